@@ -3,16 +3,16 @@ package annotations
 import "strings"
 
 const (
-	// LastApplied is the annotation of kubectl apply.
+	// LastApplied is the annotation in which kubectl apply keeps the last applied configuration.
 	LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-	kopfDomain      = "kopf.zalando.org" // the default prefix of stores
-	frameworkDomain = "kopf-runtime.dev" // domain of other annotations of the library, for example in package children
+	kopfDomain      = "kopf.zalando.org" // the stores' default prefix
+	frameworkDomain = "kopf-runtime.dev" // prefix of the library's other annotations, such as those of package children
 	markerSuffix    = "/kopf-managed"
 )
 
-// IsManaged reports whether an annotation belongs to an operator with kopf or this library. all are the annotations of the object. IsManaged recognizes known
-// prefixes, and all prefixes with a marker annotation, which the stores with a prefix of their own write.
+// IsManaged reports whether an annotation belongs to an operator that uses kopf or this library. Besides the known prefixes, it recognizes
+// every prefix that has a marker annotation in all, the object's annotations. Stores with their own prefix write such a marker.
 func IsManaged[V any](key string, all map[string]V) bool {
 	prefix, _, ok := strings.Cut(key, "/")
 	if !ok {
@@ -25,10 +25,10 @@ func IsManaged[V any](key string, all map[string]V) bool {
 	return marked
 }
 
-// IsMarker reports whether an annotation is a marker of [IsManaged].
+// IsMarker reports whether an annotation is one of the markers that [IsManaged] looks for.
 func IsMarker(key string) bool { return strings.HasSuffix(key, markerSuffix) }
 
-// OfUsers returns a new map without the annotations of operators and of kubectl apply.
+// OfUsers returns a copy of the annotations without those of operators and kubectl apply.
 func OfUsers(all map[string]string) map[string]string {
 	kept := make(map[string]string, len(all))
 	for key, value := range all {

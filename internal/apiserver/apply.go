@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/crdschema"
 )
 
-// apply handles a server-side apply. It creates a missing object, and merges the applied configuration into an existing object.
+// apply handles a server-side apply. It creates the object if it is missing, and otherwise merges the configuration into it.
 func (s *Server) apply(q *request) (reply, error) {
 	patch, err := fromYAML(q.body)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *Server) apply(q *request) (reply, error) {
 	return reply{code: http.StatusCreated, value: q.view.of(obj)}, err
 }
 
-// trackManagers updates the managed fields for a write other than an apply. An object has no managed fields before its first apply. The first apply
+// trackManagers updates the managed fields for a write other than an apply. An object has no managed fields until its first apply, which
 // assigns the existing fields to before-first-apply, as a real server does.
 func (s *Server) trackManagers(q *request, before, wanted object) object {
 	managed := metaOf(before)["managedFields"]
@@ -74,7 +74,8 @@ func (s *Server) trackManagers(q *request, before, wanted object) object {
 			}
 		}
 	}
-	return withField(wanted, "metadata", withField(metaOf(wanted), "managedFields", managed)) // after an error, a real server also keeps the stored managed fields
+	// A real server, too, keeps the stored managed fields after an error.
+	return withField(wanted, "metadata", withField(metaOf(wanted), "managedFields", managed))
 }
 
 func toJSONObject(obj runtime.Object) (object, error) {
@@ -84,7 +85,7 @@ func toJSONObject(obj runtime.Object) (object, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 }
 
-// withoutTimes returns an object without the times of its managed fields. A new time alone does not count as a change.
+// withoutTimes drops the times of an object's managed fields, because a new time alone doesn't count as a change.
 func withoutTimes(obj object) object {
 	managed, ok := metaOf(obj)["managedFields"].([]any)
 	if !ok {

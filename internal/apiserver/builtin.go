@@ -16,8 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/crdschema"
 )
 
-// builtins returns a scheme with the built-in kinds. This package does not use the scheme of client-go, because programs can add their own kinds to that
-// scheme.
+// builtins returns a scheme with the built-in kinds. We don't use client-go's scheme, because programs can add their own kinds to it.
 var builtins = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -28,8 +27,8 @@ var codecs = sync.OnceValue(func() serializer.CodecFactory { return serializer.N
 
 func isBuiltin(r Resource) bool { return builtins().Recognizes(r.gvk()) }
 
-// normalize converts an object to its Go type and back. This drops unknown fields and unifies numbers and quantities. For custom kinds, only the
-// metadata has a Go type. If the kind has a schema, normalize also prunes and defaults the other fields.
+// normalize converts an object to its Go type and back, which drops unknown fields and unifies numbers and quantities. For custom kinds,
+// only the metadata has a Go type. The other fields are pruned and defaulted if the kind has a schema.
 func (s *Server) normalize(r Resource, obj object) (object, error) {
 	if !isBuiltin(r) {
 		return s.applySchema(r, obj, (*crdschema.Schema).PruneAndDefault)
@@ -55,7 +54,7 @@ func (s *Server) normalize(r Resource, obj object) (object, error) {
 	return out, nil
 }
 
-// applySchema converts the metadata of a custom object to their Go type and back, and lets the schema of the kind change the other fields.
+// applySchema converts a custom object's metadata to its Go type and back, and applies change to the other fields if the kind has a schema.
 func (s *Server) applySchema(r Resource, obj object, change func(*crdschema.Schema, map[string]any)) (object, error) {
 	meta, err := metaAs(obj)
 	if err != nil {
@@ -75,7 +74,7 @@ func (s *Server) applySchema(r Resource, obj object, change func(*crdschema.Sche
 	return obj, nil
 }
 
-// schemaOf returns the schema of a kind, or nil if the kind has none.
+// schemaOf returns a kind's schema, or nil if it doesn't have one.
 func (s *Server) schemaOf(r Resource) (*crdschema.Schema, error) {
 	if r.schema == nil {
 		return nil, nil
@@ -91,7 +90,8 @@ func (s *Server) schemaOf(r Resource) (*crdschema.Schema, error) {
 	return out, nil
 }
 
-// roundTripStorage encodes and decodes a built-in object as protobuf, as the storage of a real server does. This drops empty lists and maps.
+// roundTripStorage encodes and decodes a built-in object as protobuf, as the storage of a real server does. Empty lists and maps are lost
+// on the way.
 func roundTripStorage(r Resource, obj runtime.Object) (runtime.Object, error) {
 	from, ok := obj.(interface{ Marshal() ([]byte, error) })
 	if !ok {
@@ -112,7 +112,7 @@ func roundTripStorage(r Resource, obj runtime.Object) (runtime.Object, error) {
 	return out, to.Unmarshal(stored)
 }
 
-// mergeStringData moves the stringData of a Secret to its data, and sets the default type.
+// mergeStringData moves a Secret's stringData to its data, and sets the default type.
 func mergeStringData(secret *corev1.Secret) {
 	for name, value := range secret.StringData {
 		if secret.Data == nil {
@@ -126,10 +126,10 @@ func mergeStringData(secret *corev1.Secret) {
 	}
 }
 
-// isOneOf reports whether a kind is in a list of <plural>[.<group>].
+// isOneOf reports whether a kind is in a list of names like <plural>[.<group>].
 func isOneOf(r Resource, list []string) bool { return slices.Contains(list, r.gr().String()) }
 
-// hasGeneration reports whether objects of a kind have a metadata.generation. It returns true for all custom kinds and some built-in kinds.
+// hasGeneration reports whether objects of a kind have a metadata.generation, as all custom kinds and some built-in kinds do.
 func hasGeneration(r Resource) bool { return !isBuiltin(r) || isOneOf(r, builtinsWithGeneration) }
 
 var builtinsWithGeneration = []string{
@@ -168,7 +168,7 @@ var kindsCreatedByUpdate = []string{
 	"leasecandidates.coordination.k8s.io", "limitranges", "events", "events.events.k8s.io", "services", "endpoints",
 }
 
-// returnsDeleted reports whether the response to a completed deletion is the object. For other kinds, the response is a Status.
+// returnsDeleted reports whether the server answers a completed deletion with the object. For other kinds, it answers with a Status.
 func returnsDeleted(r Resource) bool { return isBuiltin(r) && isOneOf(r, kindsReturnedByDelete) }
 
 var kindsReturnedByDelete = []string{
@@ -178,7 +178,7 @@ var kindsReturnedByDelete = []string{
 	"storageclasses.storage.k8s.io", "volumeattachments.storage.k8s.io", "volumeattributesclasses.storage.k8s.io",
 }
 
-// clusterScopedKinds contains the cluster-scoped kinds of Kubernetes, including CustomResourceDefinition and APIService.
+// clusterScopedKinds are the cluster-scoped kinds of Kubernetes, including CustomResourceDefinition and APIService.
 var clusterScopedKinds = []string{
 	"ComponentStatus", "Namespace", "Node", "PersistentVolume",
 	"APIService.apiregistration.k8s.io", "CustomResourceDefinition.apiextensions.k8s.io",
@@ -196,13 +196,12 @@ var clusterScopedKinds = []string{
 	"VolumeAttributesClass.storage.k8s.io",
 }
 
-// initialPhases contains the status.phase of new objects of built-in kinds.
+// initialPhases are the status.phase values that new objects of some built-in kinds get.
 var initialPhases = map[schema.GroupResource]string{
 	{Resource: "namespaces"}: "Active", {Resource: "pods"}: "Pending",
 	{Resource: "persistentvolumes"}: "Pending", {Resource: "persistentvolumeclaims"}: "Pending",
 }
 
-// nameValidator returns the function that validates the names of a kind.
 func nameValidator(r Resource) validation.ValidateNameFunc {
 	switch {
 	case r.GroupVersion.Group == "rbac.authorization.k8s.io":

@@ -21,7 +21,7 @@ func (s *Server) create(q *request) (reply, error) {
 	return reply{code: http.StatusCreated, value: q.view.of(obj)}, err
 }
 
-// createObject validates and stores a new object after [Server.normalize], and returns it. A dry run stores nothing.
+// createObject validates and stores a new object, which must already be normalized, and returns it. A dry run stores nothing.
 func (s *Server) createObject(q *request, obj object) (object, error) {
 	obj, meta := ownMeta(obj)
 	versioned := q.Method == http.MethodPost && text(meta, "resourceVersion") != ""
@@ -68,7 +68,7 @@ func (s *Server) createObject(q *request, obj object) (object, error) {
 	return s.store(k, runtime.DeepCopyJSON(obj)), nil
 }
 
-// setInitialStatus removes the status of a new object. For built-in kinds, it then sets the initial status.
+// setInitialStatus removes a new object's status. Objects of built-in kinds then get their initial status.
 func setInitialStatus(r Resource, obj object) {
 	delete(obj, "status")
 	if !isBuiltin(r) {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// object reads the object in the body of a create or update request.
+// object decodes the body of a create or update request.
 func (q *request) object() (object, error) {
 	obj := object{}
 	switch q.media {
@@ -42,7 +42,8 @@ func (q *request) object() (object, error) {
 	return q.checkKind(obj)
 }
 
-// checkKind sets the apiVersion and kind of a built-in object that has neither. It returns an error if the object does not match the request path.
+// checkKind returns an error if the object doesn't match the request path. Built-in objects may omit both apiVersion and kind; checkKind
+// then sets them.
 func (q *request) checkKind(obj object) (object, error) {
 	if isBuiltin(q.Resource) && obj["apiVersion"] == nil && obj["kind"] == nil {
 		obj["apiVersion"], obj["kind"] = q.GroupVersion.String(), q.Kind
@@ -54,13 +55,13 @@ func (q *request) checkKind(obj object) (object, error) {
 	case gv != q.GroupVersion.String():
 		return nil, apierrors.NewBadRequest(fmt.Sprintf(
 			"the API version in the data (%s) does not match the expected API version (%s)", gv, q.GroupVersion))
-	case kind != q.Kind && isBuiltin(q.Resource): // for custom kinds, validate checks the kind
+	case kind != q.Kind && isBuiltin(q.Resource): // validate checks the kind of custom objects
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s", kind, gv, q.Kind))
 	}
 	return obj, nil
 }
 
-// checkName returns an error if the name or the namespace of an object does not match the path of the request. It sets a missing namespace.
+// checkName returns an error if an object's name or namespace doesn't match the request path. It sets a missing namespace.
 func (q *request) checkName(meta object) error {
 	switch namespace := text(meta, "namespace"); {
 	case q.ClusterScoped, namespace == "", namespace == q.namespace:
@@ -77,7 +78,7 @@ func (q *request) checkName(meta object) error {
 	return nil
 }
 
-// deleteOptions reads the options of a deletion from the query and the body, and updates q.dryRun.
+// deleteOptions reads the delete options from the query and the body, and updates q.dryRun.
 func (q *request) deleteOptions() (*metav1.DeleteOptions, error) {
 	options := &metav1.DeleteOptions{DryRun: q.query["dryRun"]}
 	if policy := metav1.DeletionPropagation(q.query.Get("propagationPolicy")); policy != "" {
@@ -125,7 +126,7 @@ func fromProtobuf(body []byte) (object, error) {
 	return out, nil
 }
 
-// ownMeta returns a copy of an object, and the metadata of the copy. The caller may modify the metadata.
+// ownMeta returns a copy of an object and the copy's metadata, which the caller may modify.
 func ownMeta(obj object) (out, meta object) {
 	meta = maps.Clone(metaOf(obj))
 	if meta == nil {
@@ -136,5 +137,5 @@ func ownMeta(obj object) (out, meta object) {
 
 func ok(value any) reply { return reply{code: http.StatusOK, value: value} }
 
-// missingKind is the message of a real server for an object without a kind.
+// missingKind is what a real server answers if an object has no kind.
 const missingKind = "Object 'Kind' is missing"

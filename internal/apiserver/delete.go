@@ -37,7 +37,7 @@ func (s *Server) delete(q *request) (reply, error) {
 	}
 }
 
-// deleteCollection deletes all selected objects. It returns their state before the deletion.
+// deleteCollection deletes all selected objects and returns them as they were before.
 func (s *Server) deleteCollection(q *request) (reply, error) {
 	options, err := q.deleteOptions()
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *Server) deleteCollection(q *request) (reply, error) {
 	return deleted, nil
 }
 
-// deleteObject deletes an object. If finalizers block the deletion, it sets the deletion timestamp and returns the
-// new state. Otherwise, it returns nil.
+// deleteObject deletes an object and returns nil. If finalizers block the deletion, it sets the deletion timestamp and returns the new
+// state instead.
 func (s *Server) deleteObject(q *request, before object, options *metav1.DeleteOptions) (object, error) {
 	meta := metaOf(before)
 	if p := options.Preconditions; p != nil {
@@ -91,7 +91,8 @@ func (s *Server) deleteObject(q *request, before object, options *metav1.DeleteO
 	return s.store(q.key(), after), nil
 }
 
-// blockingFinalizers returns the finalizers that an object has after a request for its deletion. The propagation policy may add or remove a finalizer.
+// blockingFinalizers returns the finalizers that an object has once its deletion is requested. The propagation policy may add or remove
+// one.
 func blockingFinalizers(list []string, options *metav1.DeleteOptions) []string {
 	own := ""
 	switch orphan, policy := options.OrphanDependents, options.PropagationPolicy; { //nolint:staticcheck // clients may still use it
@@ -114,7 +115,6 @@ func blockingFinalizers(list []string, options *metav1.DeleteOptions) []string {
 	return list
 }
 
-// deletionStatus returns the Status for a completed deletion.
 func deletionStatus(r Resource, obj object) metav1.Status {
 	meta := metaOf(obj)
 	return metav1.Status{

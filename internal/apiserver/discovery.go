@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// discover answers requests for the version of the server, for groups and for resources. It does not support aggregated discovery. Clients detect this
+// discover answers requests for the server's version, groups and resources. It doesn't support aggregated discovery, which clients notice
 // from the media type of the response.
 func (s *Server) discover(path []string) (reply, error) {
 	groups := s.apiGroups()

@@ -27,10 +27,10 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// An Endpoint serves a [Server] on a port of this machine, for kubectl and for operators in other processes. Clients can create CRDs: the server then serves
-// their kinds.
+// An Endpoint serves a [Server] on a port of this machine, for kubectl and for operators in other processes. When clients create CRDs, it
+// serves their kinds, too.
 type Endpoint struct {
-	// Config gives access to the server.
+	// Config gives clients access to the server.
 	Config *rest.Config
 
 	server   *Server
@@ -39,20 +39,20 @@ type Endpoint struct {
 	observer func(Exchange)
 
 	mu    sync.Mutex // held while CRDs change
-	fixed []Resource // the resources without CRDs
+	fixed []Resource // the resources that don't come from CRDs
 }
 
-// An Exchange is a request to an [Endpoint] and the code of its response.
+// An Exchange is a request to an [Endpoint] with the status code of its response.
 type Exchange struct {
 	Method, Path, UserAgent string
 	Body                    []byte
 	Code                    int
 }
 
-// Listen serves the server on an address of the loopback interface, such as 127.0.0.1:0 for any free port, until Close. Clients need the token in the
-// Config. observer is called for each request except for watches, before its client receives the response; it may be nil.
+// Listen serves the server until Close on a loopback address, such as 127.0.0.1:0 for any free port. Clients need the token in the Config.
+// observer is called for every authenticated request except watches, before the client receives the response. It may be nil.
 func (s *Server) Listen(address string, observer func(Exchange)) (*Endpoint, error) {
-	listener, err := net.Listen("tcp", address) //nolint:noctx // it is closed by Close
+	listener, err := net.Listen("tcp", address) //nolint:noctx // Close closes it
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
@@ -73,7 +73,7 @@ func (s *Server) Listen(address string, observer func(Exchange)) (*Endpoint, err
 	return e, nil
 }
 
-// Close closes the port and ends all requests.
+// Close closes the port and aborts all requests.
 func (e *Endpoint) Close() error {
 	err := e.http.Close()
 	if ended := <-e.ended; !errors.Is(ended, http.ErrServerClosed) {
@@ -82,7 +82,7 @@ func (e *Endpoint) Close() error {
 	return err
 }
 
-// Kubeconfig returns a kubeconfig with the server as its current context.
+// Kubeconfig returns a kubeconfig whose current context is the server.
 func (e *Endpoint) Kubeconfig() ([]byte, error) {
 	const name = "in-memory"
 	return clientcmd.Write(clientcmdapi.Config{
@@ -111,7 +111,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	response, err := e.respond(inner)
 	if err != nil {
-		return // the client has gone
+		return // the client is gone
 	}
 	if r.Method != http.MethodGet && response.StatusCode < http.StatusMultipleChoices && strings.HasPrefix(r.URL.Path, crdResource.path()) {
 		e.serveCRDs(r.Context())
@@ -122,10 +122,11 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	send(w, response)
 }
 
-// maxBody is the size of the largest request that a real server accepts.
+// maxBody is the largest request body that a real server accepts.
 const maxBody = 3 << 20
 
-// respond answers what clients in other processes ask beyond the objects: which permissions they have, and the OpenAPI documents.
+// respond handles a request. Clients in other processes ask for more than objects: for their permissions, the server's health, and OpenAPI
+// documents.
 func (e *Endpoint) respond(r *http.Request) (*http.Response, error) {
 	switch path := r.URL.Path; {
 	case r.Method == http.MethodPost && strings.HasPrefix(path, "/apis/authorization.k8s.io/v1/selfsubject"):
@@ -140,7 +141,8 @@ func (e *Endpoint) respond(r *http.Request) (*http.Response, error) {
 	return e.server.RoundTrip(r)
 }
 
-// reviewed answers a SelfSubjectAccessReview or a SelfSubjectRulesReview, which clients may send as protobuf: everything is allowed.
+// reviewed answers a SelfSubjectAccessReview or a SelfSubjectRulesReview: everything is allowed. It ignores the body, which may be
+// protobuf.
 func reviewed(path string) reply {
 	kind := "SelfSubjectRulesReview"
 	if strings.HasSuffix(path, "accessreviews") {
@@ -153,7 +155,6 @@ func reviewed(path string) reply {
 	}}}
 }
 
-// openAPIPaths returns the paths of the OpenAPI documents.
 func (s *Server) openAPIPaths() object {
 	paths := object{}
 	for _, r := range s.served() {
@@ -163,7 +164,7 @@ func (s *Server) openAPIPaths() object {
 	return object{"paths": paths}
 }
 
-// openAPI returns a document from which kubectl learns that the server validates the fields of these kinds.
+// openAPI returns a document that makes kubectl rely on the server to validate the fields of these kinds.
 func (s *Server) openAPI(path string) object {
 	paths := object{}
 	for _, r := range s.served() {
@@ -178,7 +179,7 @@ func (s *Server) openAPI(path string) object {
 	return object{"openapi": "3.0.0", "info": object{"title": "Kubernetes", "version": "v1"}, "paths": paths}
 }
 
-// root returns the path of the group and version of a resource.
+// root returns the path of a resource's group and version.
 func (r Resource) root() string {
 	if r.GroupVersion.Group == "" {
 		return "/api/" + r.GroupVersion.Version
@@ -186,7 +187,7 @@ func (r Resource) root() string {
 	return "/apis/" + r.GroupVersion.String()
 }
 
-// path returns the path of the objects of a resource in the cluster.
+// path returns the path of a resource's objects in the whole cluster.
 func (r Resource) path() string { return r.root() + "/" + r.Plural }
 
 var crdResource = Resource{
@@ -194,7 +195,7 @@ var crdResource = Resource{
 	ShortNames: []string{"crd", "crds"},
 }
 
-// serveCRDs serves the kinds of all CRDs, and marks these as established.
+// serveCRDs serves the kinds of all CRDs and marks new CRDs as established.
 func (e *Endpoint) serveCRDs(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -224,13 +225,13 @@ func (e *Endpoint) serveCRDs(ctx context.Context) {
 	}
 }
 
-// send sends a response, and each part of a stream as soon as it is there.
+// send sends a response. If it is a stream, each part is sent as soon as it arrives.
 func send(w http.ResponseWriter, response *http.Response) {
 	defer response.Body.Close()
 	maps.Copy(w.Header(), response.Header)
 	w.WriteHeader(response.StatusCode)
 	if response.ContentLength >= 0 {
-		_, _ = io.Copy(w, response.Body) // it fails only if the client has gone
+		_, _ = io.Copy(w, response.Body) // this fails only if the client is gone
 		return
 	}
 	flush := http.NewResponseController(w)

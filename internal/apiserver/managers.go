@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// A manager maintains the managed fields of objects of one kind, for writes to the objects or to one subresource.
+// A manager maintains the managed fields of a kind's objects, either for writes to the objects or for writes to one subresource.
 type manager = managedfields.FieldManager
 
 // A managerKey identifies a manager. The subresource is empty for writes to the objects themselves.
@@ -50,7 +50,7 @@ func (s *Server) manager(q *request) (*manager, error) {
 	return m, nil
 }
 
-// noConversion implements the conversion, defaulting and creation interfaces of a manager. It leaves objects unchanged.
+// noConversion implements the conversion, defaulting and creation interfaces that a manager needs. It leaves objects unchanged.
 type noConversion struct{}
 
 func (noConversion) Convert(_, _, _ any) error {

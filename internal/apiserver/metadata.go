@@ -17,14 +17,13 @@ import (
 
 func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
-// uid returns the uid for the next object.
 func (s *Server) uid() string {
-	// The product distributes the first digits like the digits of random UIDs. Shard selectors depend on these digits.
+	// Multiplying spreads the first digits like those of random UIDs, because shard selectors depend on them.
 	scattered := uint32(s.version+1) * 2654435769
 	return fmt.Sprintf("%08x-0000-0000-0000-%012d", scattered, s.version+1)
 }
 
-// suffix returns a random suffix for a generated name.
+// suffix returns the random part of a generated name.
 func (s *Server) suffix() string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
 	var out strings.Builder
@@ -41,8 +40,8 @@ func pathSegment(name string, prefix bool) []string {
 	return content.IsPathSegmentName(name)
 }
 
-// validate validates the kind, the metadata, and the change to the metadata of an object. If the kind has a schema, it also validates the other
-// fields.
+// validate validates an object's kind, its metadata and the change of the metadata. If the kind has a schema, it validates the other
+// fields, too.
 func (s *Server) validate(q *request, obj, before object) error {
 	r := q.Resource
 	if err := checkUnchangedKind(r, obj); err != nil {
@@ -74,7 +73,7 @@ func (s *Server) validate(q *request, obj, before object) error {
 	return nil
 }
 
-// checkUnchangedKind returns an error if the apiVersion or kind of a written object differs from its resource.
+// checkUnchangedKind returns an error if an object's apiVersion or kind differs from the resource it is written to.
 func checkUnchangedKind(r Resource, obj object) error {
 	gv, err := schema.ParseGroupVersion(text(obj, "apiVersion"))
 	path, kind := field.NewPath("apiVersion"), text(obj, "kind")

@@ -42,7 +42,7 @@ func (s *Server) patch(q *request) (reply, error) {
 		return reply{}, err
 	}
 	if text(wanted, "kind") == "" {
-		return reply{}, unpatchable(errors.New(missingKind)) //nolint:staticcheck // the text of a real server
+		return reply{}, unpatchable(errors.New(missingKind)) //nolint:staticcheck // the message of a real server
 	}
 	if wanted, err = s.normalize(q.Resource, wanted); err != nil {
 		return reply{}, unpatchable(err)
@@ -50,7 +50,7 @@ func (s *Server) patch(q *request) (reply, error) {
 	return s.write(q, before, s.trackManagers(q, before, wanted))
 }
 
-// applyPatch returns the result of a patch. It may modify the given object.
+// applyPatch applies a patch and returns the result. It may modify obj.
 func applyPatch(r Resource, form types.PatchType, obj object, patch []byte) (object, error) {
 	if form == types.JSONPatchType {
 		return applyJSONPatch(obj, patch)
@@ -80,7 +80,6 @@ func applyPatch(r Resource, form types.PatchType, obj object, patch []byte) (obj
 	}
 }
 
-// applyJSONPatch applies the operations of a JSON patch.
 func applyJSONPatch(obj object, patch []byte) (object, error) {
 	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
@@ -100,7 +99,7 @@ func applyJSONPatch(obj object, patch []byte) (object, error) {
 	return out, nil
 }
 
-// applyMergePatch applies a JSON merge patch to an object. It modifies and returns the object.
+// applyMergePatch applies a JSON merge patch to obj, which it modifies and returns.
 func applyMergePatch(obj, change object) object {
 	for field, value := range change {
 		switch inner, isObject := value.(object); {

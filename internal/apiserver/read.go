@@ -20,7 +20,7 @@ func (s *Server) get(q *request) (reply, error) {
 	return ok(q.view.of(obj)), err
 }
 
-// storedObject returns the object with the name and the namespace of a request, or a not-found error.
+// storedObject returns the object that a request names, or a not-found error.
 func (s *Server) storedObject(q *request) (object, error) {
 	obj, found := s.objects[q.key()]
 	if !found {
@@ -34,7 +34,8 @@ func (s *Server) list(q *request) reply {
 	for _, obj := range s.selectObjects(q) {
 		item := q.view.of(obj)
 		if isBuiltin(q.Resource) && q.view == whole {
-			item = withField(withField(item, "kind", nil), "apiVersion", nil) // the list has the apiVersion and kind of its items
+			// The list implies the apiVersion and kind of its items.
+			item = withField(withField(item, "kind", nil), "apiVersion", nil)
 		}
 		items = append(items, item)
 	}
@@ -65,7 +66,7 @@ func (s *Server) selectObjects(q *request) []object {
 	return out
 }
 
-// covers reports whether a key is in the collection that the path of a request names. It ignores the name of the target.
+// covers reports whether a key is in the collection that the request path names. It ignores the target's name.
 func (t target) covers(k key) bool {
 	return k.gvr == t.gvr() && (t.namespace == "" || k.namespace == t.namespace)
 }

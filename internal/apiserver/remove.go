@@ -7,10 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// RemoveDespiteFinalizers removes an object, even if it has finalizers and no deletion timestamp. On a real server, this can happen if a client deletes an
-// object while another client writes its first finalizer. The server accepts the finalizer and then completes the deletion.
+// RemoveDespiteFinalizers removes an object, even if it has finalizers and no deletion timestamp. On a real server, this can happen if one
+// client deletes an object while a different client writes its first finalizer: the server accepts the finalizer, but still completes the
+// deletion.
 //
-// RemoveDespiteFinalizers returns an error if the kind is unknown or the object does not exist.
+// It returns an error if the kind is unknown or the object doesn't exist.
 func (s *Server) RemoveDespiteFinalizers(gvk schema.GroupVersionKind, name types.NamespacedName) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,20 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// A Replica is a second API server on the same store. Its cache for reads may lag behind the store, as in a cluster with several
-// API servers. A Replica is an [http.RoundTripper] and safe for concurrent use.
+// A Replica is a second API server on the same store. Its read cache may lag behind the store, as in a cluster with several API servers. A
+// Replica is an [http.RoundTripper] and safe for concurrent use.
 //
-// The store answers writes, and reads without a resourceVersion. The cache answers the other reads. A get or list with a resourceVersion above 0 waits
-// until the cache has reached this version, unless resourceVersionMatch is Exact. Like a real server, a replica returns "Too large resource version" after
-// three seconds. A watch without a list does not wait.
+// The store answers writes and reads without a resourceVersion. All other reads come from the cache. A get or list with a resourceVersion
+// above 0 waits until the cache has reached this version, unless resourceVersionMatch is Exact. Like a real server, a replica gives up
+// after three seconds and returns "Too large resource version". A watch without a list doesn't wait.
 //
-// The cache also answers a watch that starts with a list (sendInitialEvents) and has no resourceVersion. This watch waits in the same way for the current
-// version of the store. After a timeout, client-go repeats the request. After a rejection by [Replica.RefuseWatchLists], client-go falls back to a list
-// with resourceVersion "0", which the cache answers.
+// The cache also answers a watch that starts with a list (sendInitialEvents) and has no resourceVersion. The watch waits in the same way,
+// until the cache has reached the store's current version. client-go retries after a timeout. If [Replica.RefuseWatchLists] made the
+// replica reject the watch, client-go falls back to a list with resourceVersion "0", which comes from the cache.
 type Replica struct {
 	server *Server
 
-	// guarded by the mutex of the server
+	// guarded by the server's mutex
 	lags              bool
 	version           int64 // version of the lagging cache
 	refusesWatchLists bool
@@ -39,7 +39,7 @@ func (r *Replica) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.server.roundTrip(req, r)
 }
 
-// LagAt makes the cache follow the store up to a version, and then stay at this version. The next call of LagAt or CatchUp replaces this limit.
+// LagAt makes the cache follow the store up to a version and then stay there, until the next call of LagAt or CatchUp.
 func (r *Replica) LagAt(version int64) {
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
@@ -47,7 +47,7 @@ func (r *Replica) LagAt(version int64) {
 	r.server.notifyWatches()
 }
 
-// CatchUp makes the cache follow the store again. Watches receive the missed events.
+// CatchUp makes the cache follow the store again. Watches receive the events they have missed.
 func (r *Replica) CatchUp() {
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
@@ -55,14 +55,14 @@ func (r *Replica) CatchUp() {
 	r.server.notifyWatches()
 }
 
-// RefuseWatchLists makes the replica reject watches with sendInitialEvents, like a server without this feature. Clients then use a list.
+// RefuseWatchLists makes the replica reject watches with sendInitialEvents, like a server without this feature. Clients then list instead.
 func (r *Replica) RefuseWatchLists() {
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
 	r.refusesWatchLists = true
 }
 
-// current returns the version of the cache. The caller must hold the lock of the server.
+// current returns the cache's version. The caller must hold the server's lock.
 func (r *Replica) current() int64 {
 	if r.lags {
 		return min(r.version, r.server.version)
@@ -70,7 +70,7 @@ func (r *Replica) current() int64 {
 	return r.server.version
 }
 
-// replicaTimeout limits the time for which a replica waits for its cache.
+// replicaTimeout limits how long a replica waits for its cache.
 const replicaTimeout = 3 * time.Second
 
 // prepare selects the state for a read, and waits until the cache has reached it.
@@ -106,7 +106,7 @@ func (r *Replica) prepare(q *request) error {
 	return nil
 }
 
-// await waits until the cache has reached a version. It releases the lock of the server while it waits.
+// await waits until the cache has reached a version. It releases the server's lock in the meantime.
 func (r *Replica) await(q *request, version int64) error {
 	expired := time.NewTimer(replicaTimeout)
 	defer expired.Stop()
@@ -140,7 +140,7 @@ func parseVersion(text string) (int64, error) {
 	return version, nil
 }
 
-// tooLarge returns the error for a version that the cache has not reached in time.
+// tooLarge is the error for a version that the cache hasn't reached in time.
 func tooLarge(version int64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d", version), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{
@@ -149,7 +149,6 @@ func tooLarge(version int64) error {
 	return err
 }
 
-// readVersion returns the version of the state that a read returns.
 func (s *Server) readVersion(q *request) int64 {
 	if q.replica != nil {
 		return q.asOf
@@ -157,12 +156,12 @@ func (s *Server) readVersion(q *request) int64 {
 	return s.version
 }
 
-// countEventsUpTo returns the number of events up to a version.
+// countEventsUpTo returns how many events there are up to a version.
 func (s *Server) countEventsUpTo(version int64) int {
 	return sort.Search(len(s.events), func(i int) bool { return s.events[i].version > version })
 }
 
-// stateAt returns the objects at a version.
+// stateAt returns all objects as they were at a version.
 func (s *Server) stateAt(version int64) map[key]object {
 	out := map[key]object{}
 	for _, e := range s.events[:s.countEventsUpTo(version)] {
@@ -180,7 +179,7 @@ type Change struct {
 	Version int64
 	// Resource is a plural name, such as "widgets".
 	Resource string
-	// Object is the object in this version. For a deletion, it is the last state of the object. The caller must not modify Object.
+	// Object is the object in this version, or its last state if it was deleted. The caller must not modify it.
 	Object  map[string]any
 	Deleted bool
 }

@@ -26,14 +26,14 @@ type request struct {
 	media   string // media type of the body
 	view    view
 	watches bool
-	dryRun  bool   // whether the server validates the request without storing anything
+	dryRun  bool   // validate the request, but store nothing
 	manager string // field manager
 	force   bool
-	replica *Replica // the replica whose cache answers the request; nil if the store answers it
-	asOf    int64    // version of the state that the replica returns
+	replica *Replica // the replica whose cache answers the request; nil if the store does
+	asOf    int64    // version of the state that the replica reads
 }
 
-// request parses the parts that are common to all requests.
+// request parses what all requests for objects have in common.
 func (s *Server) request(r *http.Request, t target) (*request, error) {
 	q := &request{Request: r, target: t, query: r.URL.Query()}
 	var err error
@@ -82,7 +82,7 @@ func (q *request) validate() error {
 	return nil
 }
 
-// updater returns the field manager for writes other than apply.
+// updater returns the field manager for a write other than an apply.
 func (q *request) updater() string {
 	if q.manager != "" {
 		return q.manager

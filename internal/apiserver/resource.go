@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// A Resource is a kind in one version.
+// A Resource is one version of a kind.
 type Resource struct {
 	GroupVersion  schema.GroupVersion
 	Kind, Plural  string
 	HasStatus     bool // whether the kind has the status subresource
-	ClusterScoped bool // whether objects of the kind have no namespace
+	ClusterScoped bool // whether the kind's objects have no namespace
 	ShortNames    []string
 
-	schema *apiextensionsv1.JSONSchemaProps // schema of the kind; if nil, the server preserves all fields outside of the metadata
+	schema *apiextensionsv1.JSONSchemaProps // if nil, the server preserves all fields outside of the metadata
 }
 
 func (r Resource) gvk() schema.GroupVersionKind { return r.GroupVersion.WithKind(r.Kind) }
@@ -28,7 +28,7 @@ func (r Resource) gr() schema.GroupResource { return r.gvr().GroupResource() }
 
 func (r Resource) gk() schema.GroupKind { return r.gvk().GroupKind() }
 
-// mergeResources removes each resource that a later resource with the same kind or plural name in the same version replaces.
+// mergeResources drops a resource if a later one has the same kind or plural name in the same version.
 func mergeResources(resources []Resource) []Resource {
 	var out []Resource
 	for _, r := range resources {
@@ -38,10 +38,10 @@ func mergeResources(resources []Resource) []Resource {
 	return out
 }
 
-// served returns the resources that the server serves. The result must not be changed.
+// served returns the resources that the server serves. The caller must not modify the result.
 func (s *Server) served() []Resource { return *s.resources.Load() }
 
-// serveOnly replaces the resources. The objects of resources that are no longer served remain.
+// serveOnly replaces the served resources. It keeps the objects of resources that are no longer served.
 func (s *Server) serveOnly(resources []Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *Server) resourceOfKind(gvk schema.GroupVersionKind) (Resource, bool) {
 	return s.served()[i], true
 }
 
-// apiGroups returns the named groups with their versions, the preferred version first.
+// apiGroups returns all groups except the core group. Each group lists its preferred version first.
 func (s *Server) apiGroups() []metav1.APIGroup {
 	var out []metav1.APIGroup
 	for _, r := range s.served() {

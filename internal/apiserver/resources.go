@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// FromScheme returns a resource for each kind of a scheme that has metadata and a list kind. It derives plural names from the kinds, as
-// controller-runtime does. A kind has the status subresource if its Go type has a field for the status. Only known kinds of Kubernetes are
-// cluster-scoped. For custom kinds, FromCRDs returns the exact names and scopes.
+// FromScheme returns a resource for each kind of a scheme that has metadata and a list kind. It guesses plural names from the kinds, like
+// controller-runtime, and assumes the status subresource if the Go type has a status field. Only Kubernetes' own cluster-scoped kinds are
+// known to be cluster-scoped. For custom kinds, use FromCRDs, which knows the exact names and scopes.
 //
-// Versions of a kind become separate resources with separate objects.
+// The versions of a kind become separate resources with separate objects.
 func FromScheme(scheme *runtime.Scheme) []Resource {
 	var out []Resource
 	for gvk, t := range scheme.AllKnownTypes() {
@@ -40,7 +40,7 @@ func FromScheme(scheme *runtime.Scheme) []Resource {
 	return out
 }
 
-// shortNames are those of frequent built-in kinds.
+// shortNames are the short names of common built-in kinds.
 var shortNames = map[string][]string{
 	"configmaps": {"cm"}, "daemonsets": {"ds"}, "deployments": {"deploy"}, "events": {"ev"}, "namespaces": {"ns"}, "nodes": {"no"},
 	"persistentvolumeclaims": {"pvc"}, "persistentvolumes": {"pv"}, "pods": {"po"}, "replicasets": {"rs"}, "serviceaccounts": {"sa"}, "services": {"svc"},
@@ -53,7 +53,7 @@ func hasStatus(t reflect.Type) bool {
 	return ok && name == "status"
 }
 
-// FromCRDs returns a resource for each served version of the CRDs, with its schema.
+// FromCRDs returns a resource with a schema for each served version of the CRDs.
 func FromCRDs(crds ...*apiextensionsv1.CustomResourceDefinition) []Resource {
 	var out []Resource
 	for _, crd := range crds {

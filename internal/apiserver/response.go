@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A reply is a JSON value or a stream.
+// A reply is either a JSON value or a stream.
 type reply struct {
 	code   int
 	value  any
@@ -36,7 +36,7 @@ func (a reply) response(r *http.Request) *http.Response {
 	}
 }
 
-// FailureStatus returns the Status that a server sends for a rejected request.
+// FailureStatus returns the Status with which a server rejects a request.
 func FailureStatus(code int, reason metav1.StatusReason, message string) metav1.Status {
 	return metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
@@ -48,10 +48,10 @@ func failure(code int, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: FailureStatus(code, reason, message)}
 }
 
-// errNoPath has no details. For a group that it does not know, a real server responds with a text instead of a Status.
+// errNoPath has no details. A real server answers with plain text instead of a Status if it doesn't know the group.
 var errNoPath = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 
-// errorResponse returns the reply for an error: the Status of an API error, or a Status with the code 500 for any other error.
+// errorResponse returns the reply for an error: the Status of an API error, or a Status with code 500 for any other error.
 func errorResponse(err error) reply {
 	status := FailureStatus(http.StatusInternalServerError, metav1.StatusReasonUnknown, err.Error())
 	var known apierrors.APIStatus

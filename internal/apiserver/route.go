@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A target is the object or the collection that the path of a request names.
+// A target is the object or collection that a request path names.
 type target struct {
 	Resource
 	namespace, name, subresource string
@@ -18,7 +18,7 @@ type target struct {
 
 func (t target) key() key { return key{t.gvr(), t.namespace, t.name} }
 
-// route handles a request for objects or for discovery, depending on its path.
+// route handles a request for objects or for discovery.
 func (s *Server) route(r *http.Request, replica *Replica) (reply, error) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	var gv schema.GroupVersion
@@ -78,7 +78,6 @@ func (s *Server) target(gv schema.GroupVersion, path []string) (t target, err er
 	}
 }
 
-// serve handles a request for objects.
 func (s *Server) serve(q *request) (reply, error) {
 	switch all := q.name == ""; {
 	case all && q.Method == http.MethodGet && q.watches:

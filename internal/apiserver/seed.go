@@ -12,12 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// Add stores objects with their status and deletion timestamps, which a create request would drop. It sets missing metadata: uid, resourceVersion,
-// creationTimestamp (now), generation (1, if the kind has generations), and deletionGracePeriodSeconds (0) for an object that is being deleted. It drops
-// unknown fields and sets the defaults of CRDs. Add checks the kind, the scope, the name, the resourceVersion and the types of the metadata, and for
-// built-in kinds the types of all fields. It does not validate objects by the schemas of CRDs.
+// Add stores objects with their status and deletion timestamps, which a create request would drop. It sets missing metadata: uid,
+// resourceVersion, creationTimestamp (now), generation (1, if the kind has generations), and deletionGracePeriodSeconds (0) for an object
+// that is being deleted. It drops unknown fields and sets the defaults of CRDs. Add checks the kind, the scope, the name, the
+// resourceVersion, the types of the metadata, and for built-in kinds the types of all fields. It doesn't validate objects against the
+// schemas of CRDs.
 //
-// The error contains one line for each invalid object. If Add returns an error, it has added nothing.
+// The error has one line for each invalid object. If Add returns an error, it hasn't added any object.
 func (s *Server) Add(objs ...map[string]any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +83,7 @@ func (s *Server) checkSeed(obj map[string]any) (k key, own object, err error) {
 	return k, own, nil
 }
 
-// storeSeed sets the missing metadata of an object and stores it. If the object has a resourceVersion, storeSeed keeps this version.
+// storeSeed stores an object and sets its missing metadata. It keeps the resourceVersion if the object has one.
 func (s *Server) storeSeed(k key, obj object) {
 	meta := metaOf(obj)
 	defaults := object{"uid": s.uid(), "creationTimestamp": now(), "resourceVersion": strconv.FormatInt(s.version+1, 10)}

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// A selection contains the selectors of a list or a watch.
+// A selection holds the selectors of a list or a watch.
 type selection struct {
 	labels labels.Selector
 	fields fields.Selector
 }
 
-// eventFields contains the additional fields that a field selector for Events of the core group can have, with their paths in the object.
+// eventFields are the fields that a field selector can additionally use for Events of the core group, with their paths in the object.
 var eventFields = map[string][]string{
 	"involvedObject.kind": {"involvedObject", "kind"}, "involvedObject.namespace": {"involvedObject", "namespace"},
 	"involvedObject.name": {"involvedObject", "name"}, "involvedObject.uid": {"involvedObject", "uid"},

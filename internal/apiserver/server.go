@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/crdschema"
 )
 
-// A Server is an [http.RoundTripper] that answers requests to a Kubernetes API and stores the objects in memory. It is safe for concurrent use.
+// A Server is an [http.RoundTripper] that answers Kubernetes API requests from objects in memory. It is safe for concurrent use.
 type Server struct {
 	resources atomic.Pointer[[]Resource]
 
@@ -21,10 +21,10 @@ type Server struct {
 	version  int64
 	objects  map[key]object
 	events   []event
-	changed  chan struct{} // closed by notifyWatches; nil if nothing has called nextChange since then
+	changed  chan struct{} // closed by notifyWatches; nil if nextChange hasn't been called since
 	managers map[managerKey]*manager
 	schemas  map[schema.GroupVersionKind]*crdschema.Schema // converted schemas of custom kinds
-	rand     *rand.Rand                                    // random source for generated names
+	rand     *rand.Rand                                    // for generated names
 }
 
 // An object is a Kubernetes object in its JSON form. Stored objects are never modified.
@@ -36,26 +36,27 @@ type key struct {
 }
 
 type event struct {
-	kind    string // type of the event: ADDED, MODIFIED or DELETED
+	kind    string // ADDED, MODIFIED or DELETED
 	key     key
 	version int64
 	object  object
-	before  object // object before the event; nil if the object was added
+	before  object // the object before the event; nil if it was added
 }
 
-// New returns a server without objects. A later resource replaces an earlier one with the same kind or plural name in the same version.
+// New returns a server without objects. If two resources have the same kind or plural name in the same version, the later one wins.
 func New(resources ...Resource) *Server {
 	s := &Server{
 		version: 1, objects: map[key]object{}, managers: map[managerKey]*manager{},
 		schemas: map[schema.GroupVersionKind]*crdschema.Schema{},
-		rand:    rand.New(rand.NewPCG(1, 2)), //nolint:gosec // names are the same in each run
+		rand:    rand.New(rand.NewPCG(1, 2)), //nolint:gosec // each run should generate the same names
 	}
 	merged := mergeResources(resources)
 	s.resources.Store(&merged)
 	return s
 }
 
-// RoundTrip handles a request. It returns an error only if the context of the request has ended. Other failures are responses with a Status.
+// RoundTrip handles a request. It returns an error only if the request's context was cancelled. Any other failure is a response with a
+// Status.
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) { return s.roundTrip(r, nil) }
 
 // roundTrip handles a request. replica is the replica that received it, or nil.
@@ -76,7 +77,7 @@ func (s *Server) roundTrip(r *http.Request, replica *Replica) (*http.Response, e
 	return a.response(r), nil
 }
 
-// CurrentVersion returns the version of the store. Each change increments it.
+// CurrentVersion returns the store's version, which each change increments.
 func (s *Server) CurrentVersion() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +111,6 @@ func (s *Server) appendEvent(e event) {
 	s.notifyWatches()
 }
 
-// notifyWatches wakes all waiting watches.
 func (s *Server) notifyWatches() {
 	if s.changed != nil {
 		close(s.changed)
@@ -118,7 +118,7 @@ func (s *Server) notifyWatches() {
 	}
 }
 
-// nextChange returns a channel that the next call of notifyWatches closes.
+// nextChange returns a channel that the next notifyWatches call closes.
 func (s *Server) nextChange() <-chan struct{} {
 	if s.changed == nil {
 		s.changed = make(chan struct{})
@@ -126,7 +126,7 @@ func (s *Server) nextChange() <-chan struct{} {
 	return s.changed
 }
 
-// withVersion returns a copy of an object with another resourceVersion. The copy shares the other fields.
+// withVersion returns a copy of an object with a different resourceVersion. The copy shares all other fields.
 func withVersion(obj object, version int64) object {
 	return withField(obj, "metadata", withField(metaOf(obj), "resourceVersion", strconv.FormatInt(version, 10)))
 }

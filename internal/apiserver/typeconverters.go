@@ -11,10 +11,11 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// builtinTypes returns the list types of built-in kinds for server-side apply: atomic, set or map. The first call takes a second to load them.
+// builtinTypes holds the list types (atomic, set or map) of built-in kinds for server-side apply. The first call takes a second to load
+// them.
 var builtinTypes = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(builtins()) })
 
-// metaSchema is the part of the metadata schema that server-side apply needs: the types of lists.
+// metaSchema is the part of the metadata's schema that server-side apply needs: the list types.
 const metaSchema = `{"type": "object", "properties": {
 	"name": {"type": "string"}, "generateName": {"type": "string"}, "namespace": {"type": "string"},
 	"uid": {"type": "string"}, "resourceVersion": {"type": "string"}, "selfLink": {"type": "string"},
@@ -30,7 +31,7 @@ const metaSchema = `{"type": "object", "properties": {
 	"managedFields": {"type": "array", "x-kubernetes-list-type": "atomic", "items": {
 		"type": "object", "x-kubernetes-map-type": "atomic", "x-kubernetes-preserve-unknown-fields": true}}}}`
 
-// newTypeConverter returns the list types of a custom kind for server-side apply. It reads them from metaSchema and the schema of the CRD.
+// newTypeConverter returns the list types of a custom kind for server-side apply, from metaSchema and the CRD's schema.
 func newTypeConverter(r Resource) (managedfields.TypeConverter, error) {
 	schema := r.schema
 	if schema == nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// update replaces an object. For some built-in kinds, it creates a missing object.
+// update replaces an object. For some built-in kinds, it creates the object if it is missing.
 func (s *Server) update(q *request) (reply, error) {
 	obj, err := q.object()
 	if err != nil {
@@ -41,8 +41,8 @@ func (s *Server) update(q *request) (reply, error) {
 	return s.write(q, before, s.trackManagers(q, before, obj))
 }
 
-// write checks the preconditions of a change, validates the result, and stores it. If the change removes the last finalizer of an object that is being
-// deleted, write removes the object. A dry run stores nothing.
+// write checks the preconditions of a change, validates the result, and stores it. If the object is being deleted and the change removes
+// its last finalizer, write removes the object. A dry run stores nothing.
 func (s *Server) write(q *request, before, wanted object) (reply, error) {
 	was := metaOf(before)
 	wanted, meta := ownMeta(wanted)
@@ -84,7 +84,7 @@ func (s *Server) write(q *request, before, wanted object) (reply, error) {
 
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
-// withStoredReadOnlyFields returns the wanted object with the stored values of the read-only fields. It may modify the wanted object. For the status
+// withStoredReadOnlyFields returns the wanted object with the stored values of the read-only fields. It may modify wanted. For the status
 // subresource, it returns the stored object with the wanted status and managed fields.
 func withStoredReadOnlyFields(q *request, before, wanted object) object {
 	was, meta := metaOf(before), metaOf(wanted)
@@ -109,7 +109,6 @@ func withStoredReadOnlyFields(q *request, before, wanted object) object {
 	return wanted
 }
 
-// changesGeneration reports whether a write increments the generation.
 func changesGeneration(q *request, before, after object) bool {
 	switch {
 	case q.subresource != "" || !hasGeneration(q.Resource):

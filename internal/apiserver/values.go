@@ -5,7 +5,8 @@ import (
 	"reflect"
 )
 
-// withField returns a copy of an object with another value of one field. A nil value removes the field. The copy shares the other fields.
+// withField returns a copy of an object with a different value in one field. A nil value removes the field. The copy shares all other
+// fields.
 func withField(obj object, field string, value any) object {
 	out := maps.Clone(obj)
 	if out == nil {
@@ -23,7 +24,7 @@ func setField(obj object, field string, value any) {
 	obj[field] = value
 }
 
-// metaOf returns the metadata of an object. If the object has none, it returns an empty map that is not part of the object.
+// metaOf returns an object's metadata. If the object doesn't have any, it returns an empty map that is not part of the object.
 func metaOf(obj object) object {
 	if inner, ok := obj["metadata"].(object); ok {
 		return inner

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A view is the representation of objects in a response.
+// A view is the form in which a response represents objects.
 type view int
 
 const (
@@ -16,7 +16,7 @@ const (
 	metadataOnly
 )
 
-// parseAccept returns the first supported representation in an Accept header.
+// parseAccept returns the first representation in an Accept header that the server supports.
 func parseAccept(accept string) (view, error) {
 	if accept == "" {
 		return whole, nil
@@ -37,7 +37,6 @@ func parseAccept(accept string) (view, error) {
 		"only the following media types are accepted: application/json, application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 }
 
-// of returns an object in this representation.
 func (v view) of(obj object) object {
 	if v == whole || obj == nil {
 		return obj
@@ -45,7 +44,6 @@ func (v view) of(obj object) object {
 	return object{"apiVersion": metav1.SchemeGroupVersion.String(), "kind": "PartialObjectMetadata", "metadata": obj["metadata"]}
 }
 
-// list returns the apiVersion and kind of a list in this representation.
 func (v view) list(r Resource) (apiVersion, kind string) {
 	if v == whole {
 		return r.GroupVersion.String(), r.Kind + "List"

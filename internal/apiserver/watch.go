@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// watch starts a stream of events. The stream begins after the resourceVersion of the request, or with all selected objects. It ends after timeoutSeconds,
-// which defaults to 1800.
+// watch starts a stream of events: those after the request's resourceVersion, or all selected objects and then what follows. The stream
+// ends after timeoutSeconds, by default 1800.
 func (s *Server) watch(q *request) (reply, error) {
 	w := &watch{server: s, request: q, next: s.countEventsUpTo(s.readVersion(q)), closed: make(chan struct{})}
 	version := q.query.Get("resourceVersion")
@@ -41,11 +41,11 @@ func (s *Server) watch(q *request) (reply, error) {
 	return reply{code: 200, stream: w}, nil
 }
 
-// A watch is the body of a watch response. One goroutine at a time may read it.
+// A watch is the body of a watch response. Only one goroutine at a time may read it.
 type watch struct {
 	server   *Server
 	request  *request
-	next     int // index of the next event in the events of the server
+	next     int // index of the next event in the server's events
 	deadline time.Time
 	pending  bytes.Buffer
 	closed   chan struct{}
@@ -59,7 +59,7 @@ func (w *watch) writeInitialEvents() {
 	}
 }
 
-// writeBookmark writes the bookmark that ends the initial events.
+// writeBookmark writes the bookmark that follows the initial events.
 func (w *watch) writeBookmark() {
 	w.writeEvent("BOOKMARK", object{
 		"apiVersion": w.request.GroupVersion.String(), "kind": w.request.Kind,
@@ -71,12 +71,12 @@ func (w *watch) writeBookmark() {
 }
 
 func (w *watch) writeEvent(kind string, obj object) {
-	// Encoding cannot fail: the object was decoded from JSON.
+	// Encoding can't fail, because the object was decoded from JSON.
 	_ = json.NewEncoder(&w.pending).Encode(object{"type": kind, "object": w.request.view.of(obj)})
 }
 
-// deliver writes an event if the watch selects its object. If the object has started or stopped matching the selectors, the event reports it as added
-// or deleted.
+// deliver writes an event if the watch selects its object. An object that starts or stops matching the selectors is reported as added or
+// deleted.
 func (w *watch) deliver(e event) {
 	if !w.request.covers(e.key) {
 		return
@@ -93,7 +93,8 @@ func (w *watch) deliver(e event) {
 	}
 }
 
-// Read returns the pending data, and waits for the next event if there is none. It returns io.EOF after the timeout and after the end of the context.
+// Read returns the pending data. If there is none, it waits for the next event. It returns io.EOF when the timeout expires or the context
+// is cancelled.
 func (w *watch) Read(p []byte) (int, error) {
 	expired := time.NewTimer(time.Until(w.deadline))
 	defer expired.Stop()
@@ -112,7 +113,7 @@ func (w *watch) Read(p []byte) (int, error) {
 		case <-w.closed:
 			return 0, io.ErrClosedPipe
 		case <-w.context().Done():
-			// If Read returned another error, a goroutine in metadata clients would wait forever for a reader that no longer exists.
+			// With any other error, a goroutine in metadata clients would wait forever for a reader that no longer exists.
 			return 0, io.EOF
 		}
 	}
@@ -120,7 +121,7 @@ func (w *watch) Read(p []byte) (int, error) {
 
 func (w *watch) context() context.Context { return w.request.Context() }
 
-// nextEvents reads events until it finds one that the watch delivers. It reads none while unread data is pending. It returns the channel of
+// nextEvents reads events until it finds one to deliver. While data is still unread, it doesn't read any. It returns the channel of
 // nextChange.
 func (w *watch) nextEvents() (changed <-chan struct{}) {
 	w.server.mu.Lock()
@@ -137,7 +138,7 @@ func (w *watch) nextEvents() (changed <-chan struct{}) {
 	return w.server.nextChange()
 }
 
-// Close ends the watch. A waiting Read then returns io.ErrClosedPipe.
+// Close ends the watch. A Read that is waiting returns io.ErrClosedPipe.
 func (w *watch) Close() error {
 	w.once.Do(func() { close(w.closed) })
 	return nil

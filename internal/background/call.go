@@ -16,19 +16,17 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// call is one call of a daemon or a timer.
 type call struct {
 	runner      *Runner
 	id          string
-	obj         client.Object // the newest known state at the start of the call
+	obj         client.Object // the newest known state when the call started
 	state       *State
 	suspensions int64
 	grace       *grace
-	// draft is the object with the changes of the function. It is nil until the call needs it, because the JSON form is expensive.
+	// draft is the object with the function's changes. It is nil until the call needs it, because the JSON form is expensive.
 	draft *commit.Draft
 }
 
-// begin creates the draft if there is none.
 func (c *call) begin() (err error) {
 	if c.draft == nil {
 		c.draft, err = commit.NewDraft(c.runner.Committer.Writer.NewObject, c.obj)
@@ -36,7 +34,7 @@ func (c *call) begin() (err error) {
 	return err
 }
 
-// isUnchanged reports whether the function has changed nothing in its copy of the object since the last flush.
+// isUnchanged reports whether the function has left its copy of the object unchanged since the last flush.
 func (c *call) isUnchanged(copied client.Object) bool {
 	received := c.obj
 	if c.draft != nil {
@@ -45,8 +43,8 @@ func (c *call) isUnchanged(copied client.Object) bool {
 	return reflect.DeepEqual(received, copied)
 }
 
-// invoke calls the function of a daemon or a timer with the newest state of its object. It then writes the changes of the function, also if the function has
-// failed. invoke runs in the goroutine of the task, concurrently with the worker of the object. It sets endAttempt, which the caller must call with the outcome.
+// invoke calls a daemon or timer function with the newest state of its object, and then writes the function's changes, even if it fails. It
+// runs in the task's goroutine, concurrently with the object's worker. It sets endAttempt, which the caller must call with the outcome.
 func (r *Runner) invoke(
 	ctx context.Context, uid types.UID, id string, b *invoke.BackgroundHandler, state *State, attempt progress.Attempt, endAttempt *func(progress.Outcome),
 ) error {
@@ -82,7 +80,7 @@ func (r *Runner) invoke(
 	return cmp.Or(failed, c.writeChanges(ctx, req, failed == nil))
 }
 
-// writeChanges writes the changes of the function, and its result if it has succeeded.
+// writeChanges writes the function's changes, and its result if it has succeeded.
 func (c *call) writeChanges(ctx context.Context, req *invoke.Request, succeeded bool) error {
 	if err := c.begin(); err != nil {
 		return err

@@ -24,25 +24,26 @@ import (
 
 // Runner runs the daemons and timers of the objects of one kind. It is safe for concurrent use.
 type Runner struct {
-	// Name is the name of the controller.
+	// Name is the controller's name.
 	Name       string
 	Handlers   *registry.Registry[*invoke.BackgroundHandler]
 	Supervisor *daemons.Supervisor
 	Committer  *commit.Committer
 	Objects    Objects
 	Hooks      *invoke.Hooks // nil without hooks
-	// Results is the path of the field that contains the results of handlers, by id.
+	// Results is the path of the field that holds the handlers' results by id.
 	Results []string
-	// NewView returns the view of an object for a handler.
+	// NewView returns a handler's view of an object.
 	NewView func(obj client.Object, reason string) *invoke.View
-	// Report reports the outcome of an attempt. obj is nil for a deleted object. failed is true if a permanent failure was reported last. Report returns the
-	// new value of failed.
+	// Report reports the outcome of an attempt. obj is nil for a deleted object. failed says whether a permanent failure was the last thing
+	// reported. Report returns the new value of failed.
 	Report func(uid types.UID, obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool)
 	// Enqueue enqueues an object for a reconcile.
 	Enqueue func(types.UID)
-	// Leaves reports whether another process will handle the object. [Runner.Start] then starts no daemons and timers for the object.
+	// Leaves reports whether a different process is going to handle the object. [Runner.Start] then doesn't start daemons and timers for
+	// it.
 	Leaves func(client.Object) bool
-	// OnCall is called before each call of a daemon or a timer. The returned function is called after it.
+	// OnCall is called before each call of a daemon or timer. The function it returns is called afterwards.
 	OnCall func(uid types.UID, id string) func()
 	// LoggerFor returns the logger for an object.
 	LoggerFor func(client.Object) logr.Logger
@@ -55,8 +56,8 @@ type Objects interface {
 	Memos(uid types.UID) *objectstate.Memos
 }
 
-// Select returns the ids of the daemons and timers whose filters accept the object, and stops the daemons and timers whose filters reject it. If the object is being deleted, Select stops all of them
-// and returns no ids. view and content are the forms of the object for the filters.
+// Select returns the ids of the daemons and timers whose filters accept the object, and stops those whose filters reject it. If the object
+// is being deleted, Select stops all of them and returns no ids. view and content are the forms of the object that the filters need.
 func (r *Runner) Select(ctx context.Context, obj client.Object, view *invoke.View, content map[string]any) (ids []string) {
 	r.Objects.UpdateIfNewer(obj)
 	if obj.GetDeletionTimestamp() != nil {
@@ -73,19 +74,19 @@ func (r *Runner) Select(ctx context.Context, obj client.Object, view *invoke.Vie
 	return ids
 }
 
-// NeedsFinalizer reports whether a daemon or a timer of the object is running or may be started. ids are the selected daemons and timers.
+// NeedsFinalizer reports whether one of the object's daemons and timers is running or may still be started. ids are the selected ones.
 func (r *Runner) NeedsFinalizer(uid types.UID, ids []string) bool {
 	return r.Supervisor.Busy(uid) || slices.ContainsFunc(ids, func(id string) bool {
 		return !r.Supervisor.Ended(daemons.Key{UID: uid, ID: id})
 	})
 }
 
-// NeedsStart reports whether one of the selected daemons and timers is not running.
+// NeedsStart reports whether any of the selected daemons and timers isn't running.
 func (r *Runner) NeedsStart(uid types.UID, ids []string) bool {
 	return slices.ContainsFunc(ids, func(id string) bool { return r.Supervisor.NeedsStart(daemons.Key{UID: uid, ID: id}) })
 }
 
-// Start starts the selected daemons and timers that are not running. isNew is true if the object was created after the start of the process.
+// Start starts the selected daemons and timers that aren't running. isNew says that the object was created after the process had started.
 func (r *Runner) Start(ctx context.Context, obj client.Object, ids []string, state *State, isNew bool) {
 	for _, id := range ids {
 		key := daemons.Key{UID: obj.GetUID(), ID: id}
@@ -104,7 +105,6 @@ func (r *Runner) Start(ctx context.Context, obj client.Object, ids []string, sta
 	}
 }
 
-// taskFor returns the task of a daemon or a timer for one object.
 func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandler, state *State, isNew bool) (daemons.Task, error) {
 	task := b.Task
 	task.Policy, task.Kind, task.Object = b.Policy, r.Name, client.ObjectKeyFromObject(obj)
@@ -115,7 +115,7 @@ func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandl
 	}
 	logger := r.LoggerFor(obj).WithValues("handler", id, "reason", b.Reason())
 	task.OnAttempt = func(before progress.Record, outcome progress.Outcome) {
-		endAttempt(outcome) // also after a panic; only the first call for an attempt has an effect
+		endAttempt(outcome) // even after a panic; only the first call for an attempt counts
 		b.Warnings.WarnMissingUnit(logger, outcome)
 		state.reportOutcome(id, func(failed bool) bool {
 			return r.Report(uid, r.Objects.Newest(uid), id, failed, before, outcome)
@@ -134,14 +134,15 @@ func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandl
 		anchored := *t
 		anchored.Anchor = obj.GetCreationTimestamp().Time
 		if isNew && state.isFirstStart(id) && time.Since(anchored.Anchor) < t.Interval {
-			anchored.Last = anchored.Anchor.Add(-1) // for a new object, the first call is due at its creation time
+			anchored.Last = anchored.Anchor.Add(-1) // a new object's first call is due at its creation time
 		}
 		task.Timer = &anchored
 	}
 	return task, nil
 }
 
-// Touch reports a change of the essence by another client to the supervisor. This resets the idle times of timers, and starts timers that wait for a change.
+// Touch makes the supervisor aware of an essence change by a different client. This resets the timers' idle times, and starts timers that
+// wait for a change.
 func (r *Runner) Touch(obj client.Object, live map[string]any, state *State) {
 	if state.noteEssence(essence.DigestOf(live), obj.GetResourceVersion()) {
 		r.Supervisor.Touch(obj.GetUID())

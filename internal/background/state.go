@@ -11,32 +11,32 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// State is the state that the worker, the daemons and the timers of one object share. Its methods are safe for concurrent use.
+// State is what the worker, the daemons and the timers of one object share. Its methods are safe for concurrent use.
 type State struct {
 	mu      sync.Mutex
-	essence string            // the digest of the newest known essence
+	essence string            // digest of the newest known essence
 	version string            // the resource version of that essence
-	edits   []*Edit           // changes of the essence that the baseline lacks
-	writing int               // the number of edits that are being written; observed states are not compared in the meantime
+	edits   []*Edit           // essence changes that the baseline doesn't have yet
+	writing int               // how many edits are being written; in the meantime, observed states are not compared
 	missed  bool              // a state was observed while an edit was being written
-	turn    sync.Mutex        // held while an edit is being written, so that edits are computed one after the other
-	begun   []string          // the timers that were started in this process
-	failed  []string          // the daemons and timers whose permanent failure was reported
-	raised  patch.Generations // the generations that only daemons and timers have ended
+	turn    sync.Mutex        // held while an edit is being written, because edits must be computed one after the other
+	begun   []string          // timers that were started in this process
+	failed  []string          // daemons and timers whose permanent failure was reported
+	raised  patch.Generations // the generations that only daemons and timers have superseded
 }
 
-// Edit is a change of the essence by a daemon or a timer.
+// Edit is an essence change by a daemon or timer.
 type Edit struct {
-	base    map[string]any // the JSON form of the object on which doc is based
+	base    map[string]any // JSON form of the object on which doc is based
 	doc     patch.MergePatch
-	version string // the resource version with the edit; empty while it is being written
-	open    bool   // the outcome of the write is not known
+	version string // resource version with the edit; empty while it is being written
+	open    bool   // it is unknown whether the write has succeeded
 
-	from, to string // the digests of the essences before and after the edit
+	from, to string // digests of the essence before and after the edit
 }
 
-// noteEssence records the essence of an observed state, and reports whether another client has changed it. It ignores states that are older than the
-// recorded one. While an edit is being written, it only records that a state was missed.
+// noteEssence records the essence of an observed state, and reports whether a different client has changed it. States older than the
+// recorded one are ignored. While an edit is being written, noteEssence only remembers that it has missed a state.
 func (a *State) noteEssence(digest, version string) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,7 +52,7 @@ func (a *State) noteEssence(digest, version string) (changed bool) {
 	return changed
 }
 
-// NoteWorkerWrite records that the worker has changed the essence.
+// NoteWorkerWrite records an essence change by the worker.
 func (a *State) NoteWorkerWrite(from, to, version string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,21 +61,21 @@ func (a *State) NoteWorkerWrite(from, to, version string) {
 	}
 }
 
-// noteRaised records that a write of a daemon or a timer alone has raised the generation.
+// noteRaised records that only a daemon's or timer's write has raised the generation.
 func (a *State) noteRaised(raised patch.Generations) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.raised = a.raised.Extend(raised)
 }
 
-// Raised returns the generations that only daemons and timers have ended. The worker then updates the status.
+// Raised returns the generations that only daemons and timers have superseded. The worker updates the status for them.
 func (a *State) Raised() patch.Generations {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.raised
 }
 
-// DropRaised is called when the status is up to date.
+// DropRaised must be called once the status is up to date.
 func (a *State) DropRaised(ended patch.Generations) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,7 +84,7 @@ func (a *State) DropRaised(ended patch.Generations) {
 	}
 }
 
-// beginWrite records an edit before it is written. The caller calls beginWrite again if it rebases the edit, or if the response was lost.
+// beginWrite records an edit before it is written. It must be called again if the edit is rebased or the response was lost.
 func (a *State) beginWrite(one *Edit, base map[string]any, doc patch.MergePatch, from, to string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,8 +96,8 @@ func (a *State) beginWrite(one *Edit, base map[string]any, doc patch.MergePatch,
 	}
 }
 
-// endWrite records the edit as the API server has stored it. The parameter digest is the digest of the essence after the write. endWrite
-// reports whether another client has also changed the essence, and whether the object must be reconciled again.
+// endWrite records an edit as the API server has stored it. digest is the essence's digest after the write. endWrite reports whether a
+// different client has changed the essence, too, and whether the object must be reconciled again.
 func (a *State) endWrite(one *Edit, written Edit, digest string) (changed, again bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,7 +109,7 @@ func (a *State) endWrite(one *Edit, written Edit, digest string) (changed, again
 	return changed, again
 }
 
-// cancelWrite removes an edit that could not be written, and reports whether the object must be reconciled again.
+// cancelWrite drops an edit that couldn't be written. It reports whether the object must be reconciled again.
 func (a *State) cancelWrite(one *Edit) (again bool) {
 	a.Drop(one)
 	a.mu.Lock()
@@ -120,7 +120,7 @@ func (a *State) cancelWrite(one *Edit) (again bool) {
 	return again
 }
 
-// isFirstStart returns true for the first start of a timer in this process.
+// isFirstStart returns true when a timer is started for the first time in this process.
 func (a *State) isFirstStart(id string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,7 +131,7 @@ func (a *State) isFirstStart(id string) bool {
 	return true
 }
 
-// reportOutcome calls report with the last reported state of a daemon or a timer, and records the state that report returns.
+// reportOutcome passes a daemon's or timer's last reported state to report, and records the state that report returns.
 func (a *State) reportOutcome(id string, report func(failed bool) (fails bool)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,7 +144,7 @@ func (a *State) reportOutcome(id string, report func(failed bool) (fails bool)) 
 	}
 }
 
-// Drop removes edits that the stored baseline contains, or that could not be written.
+// Drop removes edits that are now part of the stored baseline or couldn't be written.
 func (a *State) Drop(some ...*Edit) {
 	if len(some) == 0 {
 		return
@@ -154,7 +154,7 @@ func (a *State) Drop(some ...*Edit) {
 	a.edits = slices.DeleteFunc(a.edits, func(one *Edit) bool { return slices.Contains(some, one) })
 }
 
-// EditsIn returns the edits that a state of the object contains, in order.
+// EditsIn returns the edits that a state of the object includes, in order.
 func (a *State) EditsIn(obj client.Object, content map[string]any) (edits []*Edit, values []cause.BackgroundEdit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -19,17 +19,17 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// The delays between the attempts to write the changes of a daemon or a timer.
+// The pauses between attempts to write the changes of a daemon or timer.
 const (
 	firstWritePause = 100 * time.Millisecond
 	lastWritePause  = 30 * time.Second
-	lastGracePause  = time.Second // the limit in the grace period
+	lastGracePause  = time.Second // the longest pause in the grace period
 )
 
-// maxContests limits how often a change is rebased because another client has changed the same list.
+// maxContests limits how often a change is rebased because a different client has changed the same list.
 const maxContests = 10
 
-// flush writes the changes of the status that the function has made so far.
+// flush writes the status changes that the function has made so far.
 func (c *call) flush(ctx context.Context, copied client.Object) error {
 	if err := c.begin(); err != nil {
 		return err
@@ -45,9 +45,9 @@ func (c *call) flush(ctx context.Context, copied client.Object) error {
 	return c.draft.ContinueAfterFlush(own, written)
 }
 
-// write writes a patch of the draft, and returns the object after the write. It returns nil if there is nothing to write, or if the object is deleted. It retries after errors of the API server as long as the task may run, and then in
-// the grace period. It returns an error if the API server rejects the patch, or if the patch could not be written in time. If untyped is true, the
-// patch may have fields that the Go type lacks.
+// write writes a patch of the draft, and returns the object after the write. It returns nil if there is nothing to write, or if the object
+// is deleted. After errors of the API server, it retries as long as the task may run, and then until the grace period is over. It returns
+// an error if the API server rejects the patch, or if time runs out. If untyped is true, the patch may have fields that the Go type lacks.
 func (c *call) write(ctx context.Context, doc patch.MergePatch, untyped bool) (written client.Object, err error) {
 	var own Edit
 	defer func() {
@@ -75,7 +75,7 @@ func (c *call) write(ctx context.Context, doc patch.MergePatch, untyped bool) (w
 		case err == nil, errors.Is(err, patch.ErrGone):
 			return written, nil
 		case errors.Is(err, fencing.ErrSuspended):
-			continue // the next attempt waits for the end of the hold
+			continue // the next attempt waits until the hold is over
 		case commit.IsRejected(err):
 			return nil, err
 		case errors.Is(err, commit.ErrEnded), errors.Is(err, commit.ErrChangedConcurrently), errors.Is(err, fencing.ErrStopped):
@@ -95,17 +95,17 @@ func (c *call) write(ctx context.Context, doc patch.MergePatch, untyped bool) (w
 		log.FromContext(ctx).Info("Failed to write the changes of a daemon or timer; retrying", "error", err.Error(), "retryAfter", wait.String())
 		sleep(ctx, wait, stopped)
 		if pause = min(2*pause, lastWritePause); !stopped && ctx.Err() != nil {
-			pause = firstWritePause // for the attempts in the grace period
+			pause = firstWritePause // the grace period has just started
 		}
 	}
 	return nil, nil
 }
 
-// tryWrite makes one attempt to write a change. It registers a change of the essence before the request, so that the worker does not take the change for an
-// update. The change remains registered while the outcome of the request is unknown.
+// tryWrite makes one attempt to write a change. It registers an essence change before the request, so that the worker doesn't take it for
+// an update. The change stays registered while it is unknown whether the request has succeeded.
 func (c *call) tryWrite(ctx context.Context, change *patch.Change, own *Edit) (client.Object, error) {
 	doc, base := change.HandlerPatch, change.Content
-	// The context may end because of the suspension. The change must be written after the hold anyway.
+	// A suspension may cancel the context, but the change must be written after the hold anyway.
 	untouched := func(content map[string]any) bool { return commit.IsUntouched(doc, base, content) }
 	if err := c.runner.Committer.AwaitFenceUnchanged(context.WithoutCancel(ctx), c.obj, &c.suspensions, untouched); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (c *call) tryWrite(ctx context.Context, change *patch.Change, own *Edit) (c
 	return written, nil
 }
 
-// revertPart reverts the status of a rejected change that was written in part, unless another client has changed it since.
+// revertPart reverts the status of a rejected change that was partly written, unless a different client has changed it since.
 func (c *call) revertPart(ctx context.Context, change *patch.Change) error {
 	content, err := patch.Content(change.FirstResponse())
 	if err != nil {
@@ -166,7 +166,7 @@ func (c *call) revertPart(ctx context.Context, change *patch.Change) error {
 	return err
 }
 
-// essencesAround returns the essences of the newest known state, without and with a change of the base.
+// essencesAround returns the essences of the newest known state, without and with a change to base.
 func (c *call) essencesAround(base map[string]any, doc patch.MergePatch) (before, after map[string]any) {
 	if newest := c.runner.Objects.Newest(c.obj.GetUID()); newest != nil {
 		if content, err := patch.Content(newest); err == nil {
@@ -176,7 +176,7 @@ func (c *call) essencesAround(base map[string]any, doc patch.MergePatch) (before
 	return c.runner.Committer.Builder.Detector.Essence.Build(base), c.runner.Committer.Builder.Detector.Essence.Build(doc.Apply(base))
 }
 
-// rebaseOnLive returns the change for the live object, after another client has changed the same list.
+// rebaseOnLive rebases a change on the live object, after a different client has changed the same list.
 func (c *call) rebaseOnLive(ctx context.Context, change *patch.Change) (*patch.Change, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commit.WriteTimeout)
 	defer cancel()
@@ -197,7 +197,8 @@ func (c *call) rebaseOnLive(ctx context.Context, change *patch.Change) (*patch.C
 	}, nil
 }
 
-// sleep waits for a delay or for the end of the context. If the context has ended already, it waits for the delay.
+// sleep waits for the pause, or until the context is cancelled. With ended, the context is cancelled already, so sleep just waits for the
+// pause.
 func sleep(ctx context.Context, pause time.Duration, ended bool) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -211,15 +212,16 @@ func sleep(ctx context.Context, pause time.Duration, ended bool) {
 	}
 }
 
-// GracePeriod is the time in which daemons and timers without a CancellationTimeout must stop when the operator stops. It includes the time for a
-// last write.
+// GracePeriod is how long daemons and timers without a CancellationTimeout may take to stop when the operator stops. It includes the time
+// for a last write.
 const GracePeriod = daemons.DefaultGracePeriod + commit.WriteTimeout
 
-// grace is the time in which one call of a daemon or a timer can store its last change after the end of its context. Then the supervisor abandons the call.
+// grace is the time that a daemon's or timer's call has to store its last change after its context is cancelled. After that, the supervisor
+// abandons the call.
 type grace struct {
 	context context.Context //nolint:containedctx // writes have other contexts, but this one decides when the task must stop
 	period  time.Duration
-	since   atomic.Pointer[time.Time] // nil while the context has not ended
+	since   atomic.Pointer[time.Time] // nil until the context is cancelled
 	end     func() bool
 }
 
@@ -235,7 +237,7 @@ func newGrace(ctx context.Context, b *invoke.BackgroundHandler) *grace {
 	return g
 }
 
-// left returns the remaining time; 0 if the context of the call has not ended.
+// left returns the remaining time, or 0 while the call's context is not cancelled.
 func (g *grace) left() time.Duration {
 	if g.context.Err() == nil {
 		return 0

@@ -13,10 +13,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// Reason is the kind of a cause: what has happened to an object.
+// Reason says what happened to an object.
 type Reason string
 
-// The reasons. The first four have handlers.
+// The reasons. Only the first four can have handlers.
 const (
 	Create Reason = "create"
 	Update Reason = "update"
@@ -33,17 +33,17 @@ func (r Reason) HasHandlers() bool {
 	return r == Create || r == Update || r == Delete || r == Resume
 }
 
-// Facts determine the reason. They do not depend on single watch events.
+// Facts determine the reason. They describe the object's state, and don't depend on individual watch events.
 type Facts struct {
 	Gone         bool // the object does not exist
 	Deleting     bool // the object has a deletion timestamp
 	HasFinalizer bool // the object has our finalizer
 	HasBaseline  bool // the object has a last-handled configuration
 	Changed      bool // the essence differs from the last-handled configuration
-	Initial      bool // the object was in the first listing, and this process has not handled it yet
+	Initial      bool // the object was in the first list, and this process has not handled it yet
 }
 
-// DetectReason returns the reason for these facts.
+// DetectReason derives the reason from the facts.
 func (f Facts) DetectReason() Reason {
 	switch {
 	case f.Gone:
@@ -63,22 +63,22 @@ func (f Facts) DetectReason() Reason {
 	}
 }
 
-// RunsResumeHandlers reports whether a cause also selects resume handlers. This applies to an object of the first listing until this process has handled
-// the object, unless the cause is a creation.
+// RunsResumeHandlers reports whether resume handlers are selected as well. They are called for an object of the first list until this
+// process has handled it, unless the object is being created.
 func RunsResumeHandlers(r Reason, f Facts) bool { return f.Initial && r != Create }
 
-// FinalizerAction is a change of the finalizer of an object.
+// FinalizerAction says what to do with an object's finalizer.
 type FinalizerAction string
 
-// The changes of the finalizer.
+// The finalizer actions.
 const (
 	KeepFinalizer   FinalizerAction = "keep"
 	AddFinalizer    FinalizerAction = "add"
 	RemoveFinalizer FinalizerAction = "release"
 )
 
-// DecideFinalizer decides whether to add or to remove the finalizer before handlers are called. The finalizer is needed if the object has daemons, timers,
-// or delete handlers that are not optional.
+// DecideFinalizer decides whether to add or remove the finalizer before handlers are called. It is needed if the object has daemons,
+// timers, or delete handlers that aren't optional.
 func DecideFinalizer(f Facts, needed bool) FinalizerAction {
 	switch {
 	case f.Gone:
@@ -92,90 +92,90 @@ func DecideFinalizer(f Facts, needed bool) FinalizerAction {
 	}
 }
 
-// Detector detects the causes of the objects of one kind. It is safe for concurrent use.
+// Detector detects causes for the objects of one kind. It is safe for concurrent use.
 type Detector struct {
-	Name    string // name of the controller, for metrics
+	Name    string // the controller's name, for metrics
 	Essence essence.Builder
-	// Retype converts an essence to the Go type of the kind and back. A field that a new version of the type has added then does not count as a
+	// Retype converts an essence to the kind's Go type and back, so that a field added in a newer version of the type doesn't count as a
 	// change.
 	Retype func(map[string]any) (map[string]any, error)
-	// HasUntypedFields is true if essences may contain fields that the Go type lacks, such as results of handlers.
+	// HasUntypedFields is true if essences may contain fields that the Go type lacks, such as handlers' results.
 	HasUntypedFields bool
-	// Watched are the additional fields of the essence whose changes are always updates.
+	// Watched are those additional fields of the essence whose changes are always updates, even if our own handlers make them.
 	Watched [][]string
-	// OwnChanges is true if changes by handlers of this operator also count as updates.
+	// OwnChanges is true if changes made by this operator's handlers count as updates, too.
 	OwnChanges bool
-	// Stateless is true if no handler needs the last-handled configuration. Only deletions are then detected.
+	// Stateless is true if no handler needs the last-handled configuration. Then only deletions are detected.
 	Stateless bool
 }
 
-// Input is the state from which [Detector.Detect] computes a cause. All values belong to the same version of the object.
+// Input is what [Detector.Detect] needs to compute a cause. All values must come from the same version of the object.
 type Input struct {
-	Facts                   // Detect computes HasBaseline and Changed and ignores the given values
+	Facts                   // Detect ignores the given HasBaseline and Changed, and computes them itself
 	Content  map[string]any // the JSON form of the object
 	Baseline []byte         // the last-handled configuration; nil if there is none
 	Pin      []byte         // the stored pin; nil if there is none
 	Progress StoredRecords
 	History  *BaselineHistory
-	// Replaced is the last baseline of History, if another client has replaced it; nil if it is not known.
+	// Replaced is the last baseline in History if another client has replaced it, or nil if it isn't known.
 	Replaced []byte
-	// Edits are the changes by daemons and timers that the baseline may lack.
+	// Edits are changes made by daemons and timers that the baseline may not contain yet.
 	Edits []BackgroundEdit
 	Log   logr.Logger
-	// Unreadable receives the errors of stored data that cannot be decoded. If it is nil, they are logged and counted.
+	// Unreadable is called if stored data cannot be decoded. If it is nil, such errors are logged and counted.
 	Unreadable func(error)
 }
 
-// StoredRecords describes the stored records of an object.
+// StoredRecords answers questions about an object's stored records.
 type StoredRecords interface {
 	HasRecords(reason string) bool
 	HasAttempts(reason string) bool
 }
 
-// ProgressReset is the correction of the stored records that the cause requires.
+// ProgressReset says how the cause requires the stored records to be corrected.
 type ProgressReset int
 
 // The values of ProgressReset.
 const (
 	KeepProgress     ProgressReset = iota
-	RestartUpdate                  // restart the handlers of the update
-	RestartAllCauses               // discard all records: they belong to a restored old state of the object
+	RestartUpdate                  // restart the update handlers
+	RestartAllCauses               // discard all records, because they came back with an old state of the object
 )
 
-// Cause describes what has happened to an object, with the states that handlers receive. Its maps must not be changed.
+// Cause describes what happened to an object, with the states that handlers receive. Its maps must not be changed.
 type Cause struct {
 	Reason Reason
 	Facts
-	// Old is the last-handled essence. It is nil if there is none, or if only its digest is stored.
+	// Old is the last-handled essence, or nil if there is none or only its digest is stored.
 	Old map[string]any
 	// New is the essence to handle. It differs from Live if the object was edited after the cycle began.
 	New map[string]any
-	// Live is the current essence of the object.
+	// Live is the object's current essence.
 	Live map[string]any
 	// Diff is the difference between Old and New. It is empty if Old is unknown.
 	Diff diff.Diff
 
-	// PinnedDigest is the digest of the essence to handle, if the object has no room for the essence. New is then Live.
+	// PinnedDigest is the digest of the essence to handle, if only that is stored. New is then the same as Live.
 	PinnedDigest string
-	// StalePin is true if the object has a pin that is not used.
+	// StalePin is true if the object has a pin that no longer applies.
 	StalePin bool
-	// Reversed is true if the change of the cycle was undone before all handlers had finished. The cycle then handles the reversal.
+	// Reversed is true if the cycle's change was undone before all handlers had finished. The cycle then handles the reversal.
 	Reversed bool
-	// WasReversed is true if an earlier reconcile has reversed the cycle. Some handlers may have seen only the state before the reversal.
+	// WasReversed is true if an earlier reconcile has already reversed the cycle. Some handlers may have seen only the state before that.
 	WasReversed bool
-	// OldDigest is the digest of the last-handled essence of a reversed cycle, if Old is unknown.
+	// OldDigest is the digest of a reversed cycle's last-handled essence, if Old is unknown.
 	OldDigest string
-	// Seen is the newest state that a finished handler has received, if it is not New.
+	// Seen is the newest state that a finished handler has received, if that isn't New.
 	Seen *Snapshot
 
-	// Unchanged is true if the last-handled configuration equals the current essence: the stored one, or the one that this process has stored last if another
-	// client has replaced it.
+	// Unchanged is true if the current essence equals the last-handled configuration. If another client has replaced that, the one this
+	// process stored last may count instead.
 	Unchanged bool
-	// OutdatedBaseline is true if the engine must store the baseline again, even without a change of the object.
+	// OutdatedBaseline is true if the engine must store the baseline again, even if the object hasn't changed.
 	OutdatedBaseline bool
-	// RestoredBaseline is true if another client has restored an old baseline together with the old state of the object.
+	// RestoredBaseline is true if another client has restored an old state of the object, including its baseline.
 	RestoredBaseline bool
-	// Reset is the correction of the records.
+	// Reset says how to correct the records.
 	Reset ProgressReset
 
 	edits    []BackgroundEdit // edits that are merged into Old
@@ -183,8 +183,8 @@ type Cause struct {
 	original essence.Encoded  // the essence that was decoded from the baseline
 }
 
-// Detect compares the last-handled essence with the essence to be handled. This is the current essence, unless a running cycle is pinned to another
-// one.
+// Detect compares the last-handled essence with the one to handle. That is the current essence, unless a running cycle has pinned a
+// different one.
 func (d *Detector) Detect(in Input) Cause {
 	live := d.Essence.Build(in.Content)
 	c := Cause{Facts: in.Facts, New: live, Live: live}
@@ -206,7 +206,7 @@ func (d *Detector) Detect(in Input) Cause {
 	case isSameDigest:
 		c.Old = live
 	case isDigest:
-		c.Old = nil // the essence has changed, and the old essence is unknown
+		c.Old = nil // it has changed, but we don't know from what
 	}
 	c.HasBaseline = c.Old != nil || isDigest
 	if in.Pin != nil {
@@ -231,7 +231,7 @@ func (d *Detector) Detect(in Input) Cause {
 	return c
 }
 
-// decodeBaseline sets Old. A baseline that cannot be decoded is treated as absent, with a warning.
+// decodeBaseline sets Old. A baseline that cannot be decoded is reported and treated as absent.
 func (d *Detector) decodeBaseline(c *Cause, in Input, stored []byte) {
 	old, err := d.Essence.Decode(stored)
 	if err != nil {
@@ -247,20 +247,20 @@ func (d *Detector) decodeBaseline(c *Cause, in Input, stored []byte) {
 	if _, isDigest := old[essence.DigestDocumentKey]; isDigest {
 		return
 	}
-	if in.History.isLast(stored) && !d.HasUntypedFields { // this process has encoded the baseline from an object of the Go type
+	if in.History.isLast(stored) && !d.HasUntypedFields { // we encoded it from the Go type, so it fits
 		c.original = essence.Decoded(stored, old)
 		return
 	}
 	typed, err := d.Retype(old)
 	if err != nil {
-		// An operator version with another Go type has stored the baseline.
+		// It comes from an operator version with a different Go type.
 		in.Log.V(1).Info("The last-handled configuration does not fit the Go type", "error", err.Error())
 		return
 	}
 	c.Old = typed
 }
 
-// compareDigest reports whether a stored essence is only a digest, and whether it is the digest of the live essence.
+// compareDigest reports whether only a digest of the essence is stored, and whether it matches the live essence.
 func compareDigest(stored, live map[string]any) (isDigest, isSame bool) {
 	digest, ok := stored[essence.DigestDocumentKey].(string)
 	if !ok || len(stored) != 1 {
@@ -274,10 +274,10 @@ func (c *Cause) WasEdited() bool {
 	return c.PinnedDigest != "" || !same(c.New, c.Live) && !diff.Equal(c.New, c.Live)
 }
 
-// IsOldKnown is false if only a digest of the last-handled configuration is stored.
+// IsOldKnown returns false if only a digest of the last-handled configuration is stored.
 func (c *Cause) IsOldKnown() bool { return c.Old != nil || !c.HasBaseline }
 
-// EncodeEssence encodes an essence of the cause. It keeps the last result, because an essence is compared first and stored later.
+// EncodeEssence encodes an essence of the cause. It keeps the last result, because an essence is usually compared first and then stored.
 func (c *Cause) EncodeEssence(of map[string]any) ([]byte, error) {
 	if text := c.encoded.TextIfSame(of); text != nil {
 		return text, nil
@@ -289,11 +289,11 @@ func (c *Cause) EncodeEssence(of map[string]any) ([]byte, error) {
 	return encoded.TextIfSame(of), err
 }
 
-// StoredTextOf returns the text from which an essence of the cause was decoded, or nil if there is none.
+// StoredTextOf returns the text that an essence of the cause was decoded from, or nil if there is none.
 func (c *Cause) StoredTextOf(of map[string]any) []byte { return c.original.TextIfSame(of) }
 
-// CauseAfterWrite returns the cause after a write. handled is the handled essence with the changes of handlers. changed is the patch of
-// the content with these changes.
+// CauseAfterWrite returns the cause as it is after a write. handled is the handled essence including the handlers' changes, and changed is
+// the patch with these changes.
 func (d *Detector) CauseAfterWrite(c Cause, content, handled map[string]any, changed patch.MergePatch) Cause {
 	c.New, c.Old = handled, d.MergeOwn(content, c.Old, changed)
 	c.WasReversed = c.WasReversed || c.Reversed
@@ -302,25 +302,25 @@ func (d *Detector) CauseAfterWrite(c Cause, content, handled map[string]any, cha
 	return c
 }
 
-// BaselineHistory describes the baselines that this process has stored on an object. It is nil without such a baseline, or if a peer may have stored a newer one.
-// A history does not change.
+// BaselineHistory remembers the baselines this process has stored on an object. It is nil if there was none yet, or if a peer may have
+// stored a newer one. A history is immutable.
 //
-// With the history, [Detector.Detect] recognizes clients that restore an old state of the object together with its old annotations: kubectl rollout undo,
-// and kubectl apply with a file that was read from the API server.
+// [Detector.Detect] uses it to recognize clients that restore an old state of the object together with its old annotations, as kubectl
+// rollout undo does, or kubectl apply with a manifest that was read from the API server.
 type BaselineHistory struct {
-	// Last is the hash of the baseline that this process has stored last.
+	// Last is the hash of the baseline that this process stored last.
 	Last uint64
-	// Older contains the hashes of earlier baselines, the most recent one first.
+	// Older contains the hashes of earlier baselines, most recent first.
 	Older []uint64
 }
 
-// maxOlder limits the hashes of a history.
+// maxOlder limits the number of older hashes.
 const maxOlder = 16
 
-// seed is the seed of the hashes in this process.
+// seed is shared by all hashes, so that they can be compared.
 var seed = maphash.MakeSeed()
 
-// With returns the history after another baseline was stored. before is the previous baseline of the object; nil if there was none.
+// With returns the history after storing a baseline. before is the object's previous baseline, or nil.
 func (h *BaselineHistory) With(stored, before []byte) *BaselineHistory {
 	next := &BaselineHistory{Last: maphash.Bytes(seed, stored)}
 	switch {
@@ -328,23 +328,24 @@ func (h *BaselineHistory) With(stored, before []byte) *BaselineHistory {
 		return h
 	case h != nil:
 		next.Older = append([]uint64{h.Last}, h.Older[:min(len(h.Older), maxOlder-1)]...)
-	case before != nil && !next.isLast(before): // an earlier process has stored the previous baseline
+	case before != nil && !next.isLast(before): // the previous one is from an earlier process
 		next.Older = []uint64{maphash.Bytes(seed, before)}
 	}
 	return next
 }
 
-// isLast reports whether a baseline is the last one that this process has stored.
+// isLast reports whether this is the baseline that this process stored last.
 func (h *BaselineHistory) isLast(stored []byte) bool {
 	return h != nil && maphash.Bytes(seed, stored) == h.Last
 }
 
-// BaselineReplaced reports whether a baseline differs from the last one that this process has stored.
+// BaselineReplaced reports whether the stored baseline differs from the one that this process stored last.
 func (h *BaselineHistory) BaselineReplaced(stored []byte) bool {
 	return h != nil && !h.isLast(stored)
 }
 
-// resolveBaseline returns the baseline to compare with: the stored baseline, unless another client has restored an old one. It also sets Unchanged.
+// resolveBaseline returns the baseline to compare with. That is the stored one, unless another client has restored an old one. It also sets
+// Unchanged.
 func (d *Detector) resolveBaseline(c *Cause, in Input) (baseline []byte) {
 	stored := in.Baseline
 	if stored == nil {
@@ -361,7 +362,8 @@ func (d *Detector) resolveBaseline(c *Cause, in Input) (baseline []byte) {
 	}
 	switch {
 	case !c.Unchanged && err == nil && in.History.isLast(live):
-		// After kubectl rollout undo, Kubernetes repeatedly restores old baselines of replica sets. The object itself is unchanged.
+		// After kubectl rollout undo, Kubernetes keeps restoring old baselines on ReplicaSets, although the objects themselves haven't
+		// changed.
 		in.Log.V(1).Info("Another client has replaced the last-handled configuration; using the one that this process stored")
 		c.Unchanged = true
 		if replaced != nil {

@@ -1,9 +1,10 @@
-// Package cause computes from the state of an object what has happened to it.
+// Package cause works out from an object's state what happened to it.
 //
-// A [Detector] compares the last-handled configuration of an object with its present essence and returns a [Cause]: the [Reason], the two
-// states, and their difference. While a cycle is running, the [Pin] on the object replaces the present essence. [Detector.MergeOwn] adds changes by
-// handlers of this operator to an essence, so that these changes do not count as updates. [DecideFinalizer] decides whether to add or to remove the finalizer.
+// A [Detector] compares the last-handled configuration with the current essence and returns a [Cause]: the [Reason], both states and the
+// difference between them. While a cycle is running, the [Pin] on the object takes the place of the current essence. [Detector.MergeOwn]
+// adds changes made by this operator's handlers to an essence, so that they don't count as updates. [DecideFinalizer] decides whether to
+// add or remove the finalizer.
 //
-// All of this is computed from values: missed, merged and repeated watch events do not change the result. The input must belong to one version of
-// the object. An update that is reverted before a handler is called is not detected.
+// Only the state counts, so it doesn't matter if watch events are missed, merged or repeated. All input must come from the same version of
+// the object. An update that is reverted before any handler is called goes unnoticed.
 package cause

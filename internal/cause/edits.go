@@ -11,14 +11,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// BackgroundEdit is a change to an object by a daemon or a timer.
+// BackgroundEdit is a change that a daemon or a timer has made to an object.
 type BackgroundEdit struct {
-	Base  map[string]any // the JSON form of the object for which it was computed
+	Base  map[string]any // the JSON form of the object that Patch was computed for
 	Patch patch.MergePatch
 }
 
-// MergeOwn returns an essence with the changes that handlers of this operator have made in the content. These changes must not count as updates.
-// Changes by other clients in the same lists are not merged. Watched fields and conditions stay as they are: their changes are always updates.
+// MergeOwn returns the essence with the changes that this operator's handlers have made to the content, so that they don't count as
+// updates. It leaves out other clients' changes in the same lists. Watched fields and conditions stay as they are, because changing them is
+// always an update.
 func (d *Detector) MergeOwn(content, into map[string]any, changed patch.MergePatch) map[string]any {
 	if len(changed) == 0 || into == nil || d.OwnChanges {
 		return into
@@ -33,14 +34,16 @@ func (d *Detector) MergeOwn(content, into map[string]any, changed patch.MergePat
 	return out
 }
 
-// MergePart returns the cause after a part of the changes of handlers was written: those that a running handler has flushed, or those of one handler.
+// MergePart returns the cause after only some of the handlers' changes were written: those that a running handler has flushed, or those of
+// a single handler.
 func (d *Detector) MergePart(c Cause, content map[string]any, changed patch.MergePatch) Cause {
 	c.New, c.Old, c.Live = d.MergeOwn(content, c.New, changed), d.MergeOwn(content, c.Old, changed), d.MergeOwn(content, c.Live, changed)
 	c.OutdatedBaseline = true
 	return c
 }
 
-// mergeEdits merges the changes of daemons and timers into the last-handled essence, unless the stored baseline equals the current essence.
+// mergeEdits merges daemons' and timers' changes into the last-handled essence, unless the stored baseline already equals the current
+// essence.
 func (d *Detector) mergeEdits(c *Cause, edits []BackgroundEdit) {
 	if c.Unchanged || len(edits) == 0 {
 		return
@@ -57,11 +60,11 @@ func (d *Detector) mergeEdits(c *Cause, edits []BackgroundEdit) {
 	c.edits, c.OutdatedBaseline = edits, true
 }
 
-// MergeStored merges the stored changes of handlers into the cause. It reports whether they differ from the changes that were sent. An admission
-// webhook or a default of the schema may have altered them. The difference does not count as an update.
+// MergeStored merges the handlers' changes into the cause as the API server has stored them. It reports whether they differ from what was
+// sent, because an admission webhook or a schema default may have altered them. The difference doesn't count as an update.
 func (d *Detector) MergeStored(c Cause, content map[string]any, sent patch.MergePatch, log logr.Logger) (merged Cause, differs bool) {
 	if d.OwnChanges || c.Reason == Delete {
-		return c, false // the difference is an update, or the baseline no longer exists
+		return c, false // the difference counts as an update, or the baseline is about to disappear
 	}
 	if rest := sent.WithoutField("status"); len(rest) == 0 && len(d.Essence.Fields) == 0 {
 		return c, false // no field of the essence was sent
@@ -86,12 +89,12 @@ func (d *Detector) MergeStored(c Cause, content map[string]any, sent patch.Merge
 	return c, true
 }
 
-// AffectsEssence reports whether a patch of the content changes the essence.
+// AffectsEssence reports whether a patch of the content changes its essence.
 func (d *Detector) AffectsEssence(content map[string]any, changed patch.MergePatch) bool {
 	return !diff.Equal(d.Essence.Build(content), d.Essence.Build(changed.Apply(content)))
 }
 
-// StatusAffectsEssence reports whether a change of the status changes the essence.
+// StatusAffectsEssence reports whether changing the status changes the essence.
 func (d *Detector) StatusAffectsEssence(content map[string]any, status any) bool {
 	if len(d.Essence.Fields)+len(d.Essence.Conditions) == 0 {
 		return false

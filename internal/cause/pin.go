@@ -9,28 +9,28 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// Pin is the essence with which a cycle has begun. The engine stores it on the object if the cycle takes more than one reconcile. An edit during the
-// cycle belongs to the next cycle.
+// Pin is the essence that a cycle works on. If the cycle takes more than one reconcile, the engine stores the pin on the object, so that
+// edits made during the cycle wait for the next one.
 type Pin struct {
-	// Since is the digest of the baseline with which the cycle began. If the object has another baseline, the engine ignores the pin.
+	// Since is the digest of the baseline that the cycle started from. If the object has a different baseline by now, the pin is ignored.
 	Since string `json:"since,omitempty"`
 	Snapshot
 	// Turned is true if the cycle handles the reversal of its original change.
 	Turned bool `json:"turned,omitempty"`
-	// Seen is the newest state that a finished handler has received, if it is not the essence of the pin. If this state is undone, the handler must
-	// receive another update.
+	// Seen is the newest state that a finished handler has received, if that isn't the pinned essence. If it is undone, the handler must
+	// get one more update.
 	Seen *Snapshot `json:"seen,omitempty"`
 	// Ahead is true if the pin was stored before the records.
 	Ahead bool `json:"ahead,omitempty"`
 }
 
-// Snapshot is a stored essence. If the object has no room for the essence, only its digest is stored.
+// Snapshot is a stored essence, or only its digest if the essence doesn't fit on the object or must not be stored there.
 type Snapshot struct {
 	Digest  string          `json:"digest,omitempty"`
 	Essence json.RawMessage `json:"essence,omitempty"`
 }
 
-// snapshotOf returns the snapshot of an essence. If the essence cannot be encoded, it returns byDefault.
+// snapshotOf returns the snapshot of an essence, or byDefault if the essence cannot be encoded.
 func snapshotOf(of map[string]any, byDefault Snapshot) Snapshot {
 	text, err := essence.Encode(of)
 	if err != nil {
@@ -45,7 +45,7 @@ func (p Pin) Encode(baseline []byte) ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// WithoutEssences returns the pin with digests only.
+// WithoutEssences returns the pin with nothing but digests.
 func (p Pin) WithoutEssences() Pin {
 	p.Essence = nil
 	if p.Seen != nil {
@@ -61,8 +61,8 @@ func digestOf(baseline []byte) string {
 	return essence.Digest(baseline)
 }
 
-// applyPin makes the cause continue a cycle with the pinned state. A pin is stale if the baseline has changed since, or if the object is being
-// deleted. It is also stale if the object has no records for the reason, unless Ahead or Seen is set.
+// applyPin lets the cause continue a cycle with the pinned state. A pin is stale if the baseline has changed since, or if the object is
+// being deleted. Without records for the reason it is stale as well, unless Ahead or Seen is set.
 func (d *Detector) applyPin(c *Cause, in Input, baseline []byte) {
 	c.StalePin = true
 	var p Pin
@@ -86,18 +86,18 @@ func (d *Detector) applyPin(c *Cause, in Input, baseline []byte) {
 	keepsProgress := c.Reset == KeepProgress
 	hasBegun := p.Ahead || keepsProgress && in.Progress.HasRecords(string(reason))
 	if c.Deleting || p.Since != digestOf(baseline) || !hasBegun && p.Seen == nil {
-		return // the pin belongs to another cycle
+		return // the pin belongs to a different cycle
 	}
 	c.WasReversed, c.Seen = p.Turned, p.Seen
 	isUndone := c.Old != nil && diff.Equal(c.Old, c.Live)
 	switch {
 	case hasBegun && p.Digest == essence.DigestOf(c.Live): // the cycle continues, and the object was not edited
 		c.StalePin = false
-	case isUndone && hasBegun: // the change was undone before the end of the cycle
+	case isUndone && hasBegun: // the change was undone during the cycle
 		if p.Ahead || p.Turned || p.Seen != nil || keepsProgress && in.Progress.HasAttempts(string(reason)) {
 			d.reverse(c, p.Snapshot) // otherwise no handler has seen the change
 		}
-	case isUndone: // the change was undone after the end of the cycle, but a handler has seen it
+	case isUndone: // the change was undone after the cycle, but a handler has seen it
 		d.reverse(c, *p.Seen)
 	case hasBegun: // the object was edited: the cycle continues with the pinned essence
 		c.StalePin = false
@@ -105,12 +105,12 @@ func (d *Detector) applyPin(c *Cause, in Input, baseline []byte) {
 			c.New, c.PinnedDigest = c.Live, p.Digest
 		}
 	default:
-		// The next cycle begins with the current state. If this state is undone, the engine must call handlers.
+		// The next cycle starts from the current state. Handlers must be called if that is undone.
 		c.StalePin, c.WasReversed, c.Seen = false, true, nil
 	}
 }
 
-// reverse handles the reversal of a change instead of the change: handlers that have seen the change must see its reversal.
+// reverse makes the cause handle the reversal of a change, because handlers that have seen the change must see it undone.
 func (d *Detector) reverse(c *Cause, from Snapshot) {
 	c.StalePin, c.Reversed, c.Seen = false, true, nil
 	if c.Old = d.essenceOf(from); c.Old == nil {
@@ -119,7 +119,7 @@ func (d *Detector) reverse(c *Cause, from Snapshot) {
 	c.Reset = max(c.Reset, RestartUpdate)
 }
 
-// essenceOf decodes a snapshot. It returns nil if only the digest is known.
+// essenceOf decodes a snapshot. It returns nil for a snapshot with only a digest, and for one that cannot be decoded.
 func (d *Detector) essenceOf(s Snapshot) map[string]any {
 	if s.Essence == nil {
 		return nil
@@ -134,7 +134,7 @@ func (d *Detector) essenceOf(s Snapshot) map[string]any {
 	return decoded
 }
 
-// withEdits merges the changes of daemons and timers into a snapshot.
+// withEdits merges daemons' and timers' changes into a snapshot.
 func (d *Detector) withEdits(c *Cause, s Snapshot) Snapshot {
 	merged := d.essenceOf(s)
 	if merged == nil || len(c.edits) == 0 {
@@ -146,7 +146,8 @@ func (d *Detector) withEdits(c *Cause, s Snapshot) Snapshot {
 	return snapshotOf(merged, s)
 }
 
-// WithSeen returns the cause after a handler has finished. If the object was edited during the attempt, the handler may have seen the edit.
+// WithSeen returns the cause after a handler has finished. If the object was edited after the cycle began, the handler may have seen the
+// edit.
 func (c Cause) WithSeen() Cause {
 	if c.Reason == Delete || !c.WasEdited() {
 		return c
@@ -157,13 +158,13 @@ func (c Cause) WithSeen() Cause {
 	return c
 }
 
-// WithReason returns the cause with another reason.
+// WithReason returns the cause with a different reason.
 func (c Cause) WithReason(reason Reason) Cause {
 	c.Reason = reason
 	return c
 }
 
-// PinOf returns the pin for the next reconciles of an unfinished cycle. It is nil if there is nothing to pin.
+// PinOf returns the pin for the next reconciles of an unfinished cycle, or nil if there is nothing to pin.
 func (c *Cause) PinOf(handled map[string]any) (*Pin, error) {
 	if c.Reason != Create && c.Reason != Update {
 		return c.FinalPin(handled), nil
@@ -179,12 +180,12 @@ func (c *Cause) PinOf(handled map[string]any) (*Pin, error) {
 	return p, nil
 }
 
-// PinAhead returns the pin for a write that precedes the write of the records.
+// PinAhead returns the pin for a write that comes before the records are written.
 func (c *Cause) PinAhead() *Pin {
 	return &Pin{Snapshot: snapshotOf(c.New, Snapshot{}), Turned: c.Reversed || c.WasReversed, Seen: c.Seen, Ahead: true}
 }
 
-// FinalPin returns the pin that remains after a cycle. It is nil unless a handler has seen a state other than the handled one.
+// FinalPin returns the pin that stays on the object after a cycle. It is nil unless a handler has seen a state other than the handled one.
 func (c *Cause) FinalPin(handled map[string]any) *Pin {
 	if c.Seen == nil || c.Reason == Delete || c.PinnedDigest == "" && c.Seen.Digest == essence.DigestOf(handled) {
 		return nil

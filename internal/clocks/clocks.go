@@ -2,12 +2,13 @@ package clocks
 
 import "time"
 
-// A Reading contains the times of two clocks at one moment. On some systems, only the monotonic clock stops while the machine is suspended.
+// A Reading is what two clocks show at one moment. On some systems, the monotonic clock stops while the machine is suspended; the wall
+// clock never does.
 type Reading struct{ Monotonic, Wall time.Time }
 
-// Read reads the monotonic clock and a wall clock.
+// Read reads the monotonic clock and the given wall clock.
 func Read(wallClock func() time.Time) Reading {
-	return Reading{Monotonic: time.Now(), Wall: wallClock().Round(0)} // otherwise, Sub would use the monotonic reading
+	return Reading{Monotonic: time.Now(), Wall: wallClock().Round(0)} // without its monotonic reading, which Sub would prefer
 }
 
 // Since returns the time since an earlier reading, including suspensions.

@@ -20,13 +20,13 @@ type Input struct {
 	Object  client.Object
 	Content map[string]any // the JSON form of Object
 	Cause   *cause.Cause
-	// Progress contains the records of the handlers. Build shortens their messages if the object has no room for them.
+	// Progress contains the handlers' records. Build shortens their messages if they don't fit on the object.
 	Progress *progress.State
 	// Finished is true if all handlers of the cause have finished.
 	Finished bool
 	// Unmatched is true if no handler matches the object.
 	Unmatched bool
-	// Leaving is true if the object no longer matches the selectors of the cache. This is then the last write to the object.
+	// Leaving is true if the object no longer matches the cache's selectors. This is then the last write to it.
 	Leaving bool
 	// Edited is true if handlers have changed the object since the cause was detected.
 	Edited bool
@@ -37,19 +37,19 @@ type Input struct {
 	Now    time.Time
 }
 
-// Transaction contains the changes of one write of a reconcile.
+// Transaction contains the changes of one write.
 type Transaction struct {
-	// Change contains the framework's part and the changes of handlers.
+	// Change contains the framework's part and the handlers' changes.
 	Change *patch.Change
 	// Handled is the handled essence after the write.
 	Handled map[string]any
-	// NewBaseline is the baseline that the write stores; nil if it stores none.
+	// NewBaseline is the baseline that the write stores, or nil.
 	NewBaseline []byte
-	// BaselineTooLarge is true if only the digest of the baseline is stored, because the object has no room for it.
+	// BaselineTooLarge is true if only the baseline's digest is stored, because the baseline doesn't fit on the object.
 	BaselineTooLarge bool
 }
 
-// Build returns the transaction for the state of a reconcile.
+// Build returns the transaction for a reconcile's state.
 func (b *Builder) Build(in Input) (Transaction, error) {
 	change := &patch.Change{Before: in.Object, Content: in.Content}
 	target := in.Content
@@ -65,7 +65,7 @@ func (b *Builder) Build(in Input) (Transaction, error) {
 	r.finished = in.Finished
 	handled := b.Detector.MergeOwn(in.Content, in.Cause.New, change.HandlerPatch) // New, if the patch changes no field of the essence
 	tx, err := r.transaction(change, handled, r.saveOrPurge(in, change.HandlerPatch, handled))
-	// Records in the status must not be stored before the pin, and before the changes whose success they report.
+	// Records in the status must be stored neither before the pin nor before the changes whose success they report.
 	change.StatusLast = b.HasStatus && !in.Finished && change.FrameworkPatch["status"] != nil
 	if in.Finished && in.Cause.Reason == cause.Delete {
 		change.RemoveFinalizer = b.Finalizer
@@ -73,7 +73,8 @@ func (b *Builder) Build(in Input) (Transaction, error) {
 	return tx, err
 }
 
-// BuildSpecFirst returns a transaction for the part of a change outside of the status. It stores no records: they must not be stored before the status.
+// BuildSpecFirst returns a transaction for the part of a change outside of the status. It contains no records, because they must not be
+// stored before the status.
 func (b *Builder) BuildSpecFirst(in Input, of *patch.Change) (Transaction, error) {
 	change := &patch.Change{Before: of.Before, Content: of.Content, HandlerPatch: of.HandlerPatch.WithoutField("status"), ReadUntyped: of.ReadUntyped, Expected: of.Expected}
 	target := change.HandlerPatch.Apply(in.Content)
@@ -94,7 +95,8 @@ func (b *Builder) BuildSpecFirst(in Input, of *patch.Change) (Transaction, error
 	return tx, err
 }
 
-// BuildCorrection returns a transaction that stores the baseline and the pin of a cause again, after the API server has altered the changes of handlers.
+// BuildCorrection returns a transaction that stores a cause's baseline and pin again, after the API server has altered the handlers'
+// changes.
 func (b *Builder) BuildCorrection(obj client.Object, content map[string]any, c *cause.Cause, finished bool) (Transaction, error) {
 	r := b.newStateDraft(obj, c, 0)
 	r.finished = finished
@@ -122,7 +124,7 @@ func (d *stateDraft) transaction(change *patch.Change, handled map[string]any, e
 	return Transaction{change, handled, d.newBaseline(change.Before), d.tooLarge}, nil
 }
 
-// BuildPin returns a change that stores the pin of a cause. It must be written before the records.
+// BuildPin returns a change that stores a cause's pin. It must be written before the records.
 func (b *Builder) BuildPin(obj client.Object, content map[string]any, c *cause.Cause) (*patch.Change, error) {
 	r := b.newStateDraft(obj, c, 0)
 	if err := r.storePin(c.PinAhead()); err != nil {
@@ -132,14 +134,14 @@ func (b *Builder) BuildPin(obj client.Object, content map[string]any, c *cause.C
 	return &patch.Change{Before: obj, Content: content, FrameworkPatch: doc}, err
 }
 
-// saveOrPurge stores the records while the cause is being handled. At the end of the cycle, it removes them and stores the baseline. Without a cause, it
-// removes data that is no longer needed.
+// saveOrPurge stores the records while the cause is being handled. When the cycle is over, it removes them and stores the baseline. Without
+// a cause, it removes data that is no longer needed.
 func (d *stateDraft) saveOrPurge(in Input, changed patch.MergePatch, handled map[string]any) error {
 	switch {
 	case in.Finished:
 		return errors.Join(in.Progress.Purge(d.builder.Store, d.target), d.sweep(), d.closeCycle(in, handled))
 	case in.Cause.Reason.HasHandlers():
-		// The pin contains the digest of the baseline, so the baseline is set on the copy first.
+		// The pin contains the baseline's digest, so the baseline is set on the copy first.
 		return errors.Join(in.Progress.Save(d.builder.Store, d.target), d.amendBaseline(in, changed), d.storeCyclePin(handled), d.truncateMessages(in.Progress))
 	case in.Leaving:
 		d.removePin()
@@ -152,8 +154,8 @@ func (d *stateDraft) saveOrPurge(in Input, changed patch.MergePatch, handled map
 	return nil
 }
 
-// closeCycle stores the handled essence as the baseline: the essence with which the cycle began, with the changes of its handlers. The baseline does
-// not contain changes that other clients made during the cycle. A deleted object needs no baseline.
+// closeCycle stores the handled essence as the baseline: what the cycle started with, plus its handlers' changes. Changes that other
+// clients made during the cycle are left out. A deleted object needs no baseline.
 func (d *stateDraft) closeCycle(in Input, handled map[string]any) (err error) {
 	c := d.cause
 	switch {
@@ -174,7 +176,8 @@ func (d *stateDraft) closeCycle(in Input, handled map[string]any) (err error) {
 	return errors.Join(err, d.storePin(pin))
 }
 
-// amendBaseline adds the changes of handlers to the baseline before the cycle ends. Otherwise, a later reconcile would detect these changes as an update.
+// amendBaseline adds handlers' changes to the baseline before the cycle is over, because a later reconcile would otherwise take them for an
+// update.
 func (d *stateDraft) amendBaseline(in Input, changed patch.MergePatch) error {
 	c := d.cause
 	if c.OldDigest != "" {
@@ -190,19 +193,19 @@ func (d *stateDraft) amendBaseline(in Input, changed patch.MergePatch) error {
 	return d.storeBaseline(amended, c.Reason.HasHandlers())
 }
 
-// Builder builds the transactions of one kind. It is safe for concurrent use.
+// Builder builds the transactions for one kind. It is safe for concurrent use.
 type Builder struct {
 	Detector *cause.Detector
 	Store    progress.Store
 	Baseline essence.DigestBaseline
 	Pin      progress.Baseline
-	// Stamps is zero if the framework's part is stored outside of the objects, by their uids.
+	// Stamps is zero if the framework's part is stored outside of the objects, because it is then stored by uid.
 	Stamps progress.Stamps
-	// HandlerIDs are the ids of all cause handlers. At the end of a cycle, the transaction removes the records of other handlers.
+	// HandlerIDs are the ids of all cause handlers. The records of other handlers are removed at the end of a cycle.
 	HandlerIDs []string
 	Finalizer  string
 	HasStatus  bool
-	// DigestOnly is true if the objects must not contain essences, but only their digests.
+	// DigestOnly is true if only digests of essences may be stored on the objects.
 	DigestOnly bool
 }
 
@@ -216,7 +219,7 @@ func (b *Builder) SameFrameworkPart(one, other map[string]any) bool {
 	return true
 }
 
-// frameworkPart returns the part of an object that the framework has written: records, baseline and pin.
+// frameworkPart returns what the framework has written to an object: records, baseline and pin.
 func (b *Builder) frameworkPart(content map[string]any) map[string]any {
 	return patch.Diff(b.withoutFrameworkPart(content), content)
 }
@@ -234,7 +237,7 @@ func (b *Builder) clear(content map[string]any) {
 	}
 }
 
-// isEmpty reports whether a value contains nothing but empty maps. Removing the last record may leave empty maps.
+// isEmpty reports whether a value is nil or contains nothing but empty maps, which may be left after the last record was removed.
 func isEmpty(value any) bool {
 	fields, isMap := value.(map[string]any)
 	for _, field := range fields {

@@ -16,8 +16,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// FlushableChanges returns the changes in the status since the attempt began or since the last flush. own are the changes relative to the state that the
-// handler knows, and doc are the changes relative to the base of the draft.
+// FlushableChanges returns the status changes since the attempt began or since its last flush. own is relative to the state that the
+// handler knows, and doc to the draft's base.
 func (c *Committer) FlushableChanges(ctx context.Context, d *Draft, id string, copied client.Object) (own, doc patch.MergePatch, err error) {
 	changed, _, err := c.ChangesOf(ctx, d.current, id, copied)
 	status, ok := changed["status"]
@@ -28,8 +28,8 @@ func (c *Committer) FlushableChanges(ctx context.Context, d *Draft, id string, c
 	return own, d.Rebased(own).Unapplied(d.Content()), nil
 }
 
-// TakeChanges returns the changes that a handler has made in its copy of the object, as a patch of the base. It also applies the changes, so that the
-// following handlers see them.
+// TakeChanges returns the changes that a handler has made in its copy of the object, as a patch of the base. It also applies them to the
+// draft, so that the handlers that follow see them.
 func (c *Committer) TakeChanges(ctx context.Context, d *Draft, id string, copied client.Object) (patch.MergePatch, error) {
 	changed, _, err := c.ChangesOf(ctx, d.current, id, copied)
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *Committer) TakeChanges(ctx context.Context, d *Draft, id string, copied
 	return doc, d.Apply(changed)
 }
 
-// ChangesOf returns the changes that a handler has made in its copy of an object. It also returns the JSON form of the state on which the changes are based.
+// ChangesOf returns the changes that a handler has made in its copy of an object, and the JSON form of the state they are based on.
 func (c *Committer) ChangesOf(ctx context.Context, received patch.Converted, id string, copied client.Object) (patch.MergePatch, map[string]any, error) {
 	if err := c.checkIdentity(received.Object, copied); err != nil {
 		return nil, nil, progress.Permanent(fmt.Errorf("handler %q: %w", id, err))
@@ -52,7 +52,7 @@ func (c *Committer) ChangesOf(ctx context.Context, received patch.Converted, id 
 	if err != nil {
 		return nil, nil, err
 	}
-	if base == nil { // it is unknown which fields the handler has changed
+	if base == nil { // we can't know which fields the handler has changed
 		return nil, received.Content, nil
 	}
 	doc := patch.Diff(base, after).WithoutServerFields()
@@ -66,8 +66,8 @@ func (c *Committer) ChangesOf(ctx context.Context, received patch.Converted, id 
 	return c.withoutFrameworkFields(ctx, id, doc, base), base, nil
 }
 
-// checkIdentity returns an error if a handler has changed the identity of its copy. A client may have read a re-created object of the same name into the
-// copy. A different uid is then not an error, and nothing is written to the re-created object.
+// checkIdentity returns an error if a handler has changed the identity of its copy. If a client has read a re-created object of the same
+// name into the copy, a different uid is not an error, and nothing is written to the new object.
 func (c *Committer) checkIdentity(obj, copied client.Object) error {
 	if value := reflect.ValueOf(copied); value.Kind() == reflect.Pointer && value.IsNil() {
 		return errors.New("req.Object must not be nil; leave it as it is, or change a copy")
@@ -100,8 +100,8 @@ func identityError(path, was, is string) error {
 	return fmt.Errorf("%s must not be changed from %q to %q; create another object with req.Client", path, was, is)
 }
 
-// baseOf returns the state on which the changes in the copy of a handler are based: usually the state that the handler has received. If the handler has read
-// or written the object with a client, the copy is based on another version. baseOf returns nil if it cannot read that version.
+// baseOf returns the state that the changes in a handler's copy are based on. Usually the handler has received this state. But if it has
+// read or written the object with a client, the copy is based on a different version. baseOf returns nil if it cannot read that version.
 func (c *Committer) baseOf(ctx context.Context, received patch.Converted, copied client.Object) (map[string]any, error) {
 	if copied.GetResourceVersion() == received.Object.GetResourceVersion() {
 		return received.Content, nil
@@ -120,8 +120,8 @@ func (c *Committer) baseOf(ctx context.Context, received patch.Converted, copied
 	return nil, nil
 }
 
-// withoutFrameworkFields removes the fields of the framework from the changes of a handler. If a handler replaces all annotations or finalizers, the
-// annotations and the finalizer of the framework remain. An annotation that the handler has set, and that looks like one of the framework, is logged.
+// withoutFrameworkFields removes the framework's fields from a handler's changes. If the handler replaces all annotations or finalizers,
+// the framework's own stay. Annotations that the handler has set but that look like the framework's aren't written, so they are logged.
 func (c *Committer) withoutFrameworkFields(ctx context.Context, handler string, doc patch.MergePatch, base map[string]any) patch.MergePatch {
 	meta, ok := doc["metadata"].(map[string]any)
 	if !ok {
@@ -160,7 +160,7 @@ func (c *Committer) withoutFrameworkFields(ctx context.Context, handler string, 
 	return doc
 }
 
-// keepFinalizer returns the wanted finalizers, with our finalizer if the object had it.
+// keepFinalizer returns the wanted finalizers, plus ours if the object had it.
 func (c *Committer) keepFinalizer(wanted, had any) []any {
 	list, _ := wanted.([]any)
 	list = slices.DeleteFunc(slices.Clone(list), func(f any) bool { return f == c.Builder.Finalizer })

@@ -18,41 +18,41 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// WriteTimeout limits one write. It is the only limit for the writes of an operator that is stopping.
+// WriteTimeout limits one write. Nothing else limits the writes of an operator that is stopping.
 const WriteTimeout = 10 * time.Second
 
-// ErrEnded means that the operator has ended and no longer writes.
+// ErrEnded means that the operator has stopped and no longer writes.
 var ErrEnded = errors.New("the operator has ended: nothing is written any more")
 
-// ErrChangedConcurrently means that another client has changed the fields of a write, or the stored progress, while this process was suspended.
+// ErrChangedConcurrently means that another client changed the stored progress or the same fields while this process was suspended.
 var ErrChangedConcurrently = errors.New("another client has changed the object while this process was suspended: the write is dropped")
 
-// Committer writes the changes of the objects of one kind. It is safe for concurrent use.
+// Committer writes changes to the objects of one kind. It is safe for concurrent use.
 type Committer struct {
 	Builder *Builder
 	Writer  *patch.Writer
-	// Name is the name of the controller, a label of the metrics.
+	// Name is the controller's name, which labels the metrics.
 	Name string
-	// Remote stores the framework's part of the objects outside of them. If Remote is nil, the objects contain the part.
+	// Remote stores the framework's part outside of the objects. If it is nil, the objects contain that part.
 	Remote progress.Remote
-	// Fence detects suspensions of the process. It is optional.
+	// Fence detects that the process was suspended. It is optional.
 	Fence *fencing.Fence
-	// ReadCached and ReadLive read an object from the cache and from the API server. They return nil for an object that does not exist.
+	// ReadCached and ReadLive read an object from the cache and from the API server. They return nil if the object doesn't exist.
 	ReadCached, ReadLive func(ctx context.Context, key client.ObjectKey) (client.Object, error)
 	// Pauses returns the number of pauses so far.
 	Pauses func() int32
-	// HasEnded reports whether the operator has ended. Sessions then write nothing.
+	// HasEnded reports whether the operator has stopped. Sessions then write nothing.
 	HasEnded func() bool
-	// OnWritten receives the responses to all writes.
+	// OnWritten is called with the response to every write.
 	OnWritten func(client.Object)
-	// OnVersions receives the resource versions that writes to an object have created. It is optional.
+	// OnVersions is called with the resource versions that writes to an object have created. It is optional.
 	OnVersions func(uid types.UID, versions []WrittenVersion)
-	// OnBaseline receives the baselines that are stored on objects.
+	// OnBaseline is called with every baseline that is stored on an object.
 	OnBaseline func(uid types.UID, stored []byte)
 	// Warn posts an Event about an object.
 	Warn func(obj client.Object, reason, note string)
 
-	// Observed are the places where the operator writes the observed generation. ConditionPlaces locate the conditions.
+	// Observed are the places where the operator writes the observed generation, and ConditionPlaces say where conditions are stored.
 	Observed        Observed
 	ConditionPlaces []conditions.Option
 
@@ -62,7 +62,7 @@ type Committer struct {
 // WrittenVersion is a resource version that a write has created.
 type WrittenVersion struct {
 	Version string
-	// EditedAfter is the version of the object before the request, if another client has changed the object since then. Otherwise, it is empty.
+	// EditedAfter is the object's version before the request if another client has changed the object since. Otherwise it is empty.
 	EditedAfter string
 }
 
@@ -71,7 +71,7 @@ func (c *Committer) identify(obj client.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(c.Writer.GVK)
 }
 
-// SuspensionCount returns the number of suspensions of the process.
+// SuspensionCount returns how often the process was suspended.
 func (c *Committer) SuspensionCount() int64 {
 	if c.Fence == nil {
 		return 0
@@ -79,7 +79,7 @@ func (c *Committer) SuspensionCount() int64 {
 	return c.Fence.SuspensionCount()
 }
 
-// AwaitFence waits for the end of the hold after a suspension, and returns the number of suspensions until then.
+// AwaitFence waits until the hold after a suspension is over. It returns the number of suspensions until then.
 func (c *Committer) AwaitFence(ctx context.Context) (suspensions int64, err error) {
 	if c.Fence == nil {
 		return 0, nil
@@ -87,8 +87,9 @@ func (c *Committer) AwaitFence(ctx context.Context) (suspensions int64, err erro
 	return c.Fence.Wait(ctx)
 }
 
-// AwaitFenceUnchanged waits for the end of the hold before a write during an attempt of a handler. It returns [ErrEnded] if the operator has ended. If the process
-// was suspended after the object was read, it reads the live object, and returns [ErrChangedConcurrently] if isExpected does not accept it.
+// AwaitFenceUnchanged waits like [Committer.AwaitFence], before a write during a handler's attempt. It returns [ErrEnded] if the operator
+// has stopped. If the process was suspended after the object was read, it reads the live object, and returns [ErrChangedConcurrently]
+// unless isExpected accepts it, or [patch.ErrGone] if it doesn't exist any more.
 func (c *Committer) AwaitFenceUnchanged(ctx context.Context, obj client.Object, suspensions *int64, isExpected func(content map[string]any) bool) error {
 	if c.HasEnded() {
 		return ErrEnded
@@ -117,8 +118,9 @@ func (c *Committer) AwaitFenceUnchanged(ctx context.Context, obj client.Object, 
 	return nil
 }
 
-// ReportDropped logs and counts the fields of a handler that the API server did not store as the handler has set them, usually because of the schema of the
-// kind: fields that it lacks, nulls that it does not allow, and defaults of fields that the handler has removed. It logs each field of a handler once, and at most maxDropped fields for the kind.
+// ReportDropped logs and counts a handler's fields that the API server didn't store as they were set. Usually this is due to the kind's
+// schema: it lacks a field, doesn't allow a null, or has a default for a removed field. Each field of a handler is logged once, and at most
+// maxDropped fields per kind.
 func (c *Committer) ReportDropped(ctx context.Context, change *patch.Change, handler string, doc patch.MergePatch) {
 	if handler == "" || len(doc) == 0 {
 		return
@@ -157,25 +159,25 @@ func (c *Committer) ReportDropped(ctx context.Context, change *patch.Change, han
 	}
 }
 
-// resourceName returns the resource of the kind: <plural>.<group>. A CustomResourceDefinition has the same name.
+// resourceName returns the kind's resource, <plural>.<group>, which is also the name of its CustomResourceDefinition.
 func (c *Committer) resourceName() string {
 	mapping, err := c.Writer.Client.RESTMapper().RESTMapping(c.Writer.GVK.GroupKind(), c.Writer.GVK.Version)
 	if err != nil {
-		return strings.ToLower(c.Writer.GVK.Kind) + "." + c.Writer.GVK.Group // an estimate
+		return strings.ToLower(c.Writer.GVK.Kind) + "." + c.Writer.GVK.Group // a guess
 	}
 	return mapping.Resource.GroupResource().String()
 }
 
-// maxDropped limits the fields that are logged and remembered, because ids of sub-handlers and keys of maps are unlimited.
+// maxDropped limits how many fields are logged and remembered, because there can be any number of sub-handler ids and map keys.
 const maxDropped = 1000
 
-// dropLog records which dropped fields were logged.
+// dropLog remembers which dropped fields were logged.
 type dropLog struct {
 	mu   sync.Mutex
 	seen map[[2]string]bool
 }
 
-// isNew returns true for the first call for a field of a handler, and false after maxDropped fields.
+// isNew returns true for the first call for a handler's field, and always false after maxDropped fields.
 func (d *dropLog) isNew(handler, field string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

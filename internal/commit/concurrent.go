@@ -11,9 +11,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// OvertakenBy returns the live object if another client has made the pending write obsolete during a pause: the client has stored other progress, or changed
-// the same fields. Otherwise, OvertakenBy returns nil, and the session can be written. OvertakenBy reads the object from the API server, because the cache may
-// lack the last write of the other client. suspensions is the number of suspensions before the read.
+// OvertakenBy returns the live object if another client has made the pending write obsolete during a pause: it has stored other progress,
+// or changed the same fields. If OvertakenBy returns nil, the session can be written. The object is read from the API server, because the
+// cache may lack the other client's last write. suspensions is the number of suspensions before the read.
 func (s *Session) OvertakenBy(ctx context.Context, suspensions int64) (client.Object, error) {
 	if s.Pauses == s.committer.Pauses() {
 		return nil, nil
@@ -40,8 +40,8 @@ func (s *Session) OvertakenBy(ctx context.Context, suspensions int64) (client.Ob
 	return live, nil
 }
 
-// isUnchangedIn reports whether other clients have left a state of the object unchanged since the handlers were called. It compares the framework's part, and
-// accepts the old and the new values of the fields that the handlers have changed.
+// isUnchangedIn reports whether other clients have left the object alone since the handlers were called. The framework's part must be the
+// same. Fields that the handlers have changed may have the old or the new value.
 func (s *Session) isUnchangedIn(content map[string]any) bool {
 	if !s.builder.SameFrameworkPart(s.Draft.Stored().Content, content) {
 		return false
@@ -53,14 +53,14 @@ func (s *Session) isUnchangedIn(content map[string]any) bool {
 	return IsUntouched(changes, s.Draft.Content(), content)
 }
 
-// IsUntouched reports whether each field of a patch has either its earlier value or the value of the patch.
+// IsUntouched reports whether each field of a patch still has its earlier value or already has the patch's.
 func IsUntouched(change patch.MergePatch, before, content map[string]any) bool {
 	left := change.Unapplied(content)
 	return diff.Equal(map[string]any(left.CurrentValues(content)), map[string]any(left.CurrentValues(before)))
 }
 
-// dropFields removes fields that another client has changed from the pending changes. The session then computes the handled essence without these fields, so
-// that the engine detects the change of the other client as an update.
+// dropFields removes fields that another client has changed from the pending changes. The handled essence then doesn't include them, so the
+// engine detects the other client's change as an update.
 func (s *Session) dropFields(ctx context.Context, fields patch.MergePatch) {
 	s.writing.reduced, s.writing.change = DropOverwrittenFields(ctx, s.writing.change, fields), nil
 	for _, p := range s.Draft.patches {
@@ -69,7 +69,8 @@ func (s *Session) dropFields(ctx context.Context, fields patch.MergePatch) {
 	s.writing.revert = s.writing.revert.WithoutOverwritten(fields, s.Draft.Content())
 }
 
-// DropOverwrittenFields returns a change without fields that another client has changed while the outcome of an earlier request was unknown.
+// DropOverwrittenFields returns a change without the fields that another client has changed while the outcome of an earlier request was
+// unknown.
 func DropOverwrittenFields(ctx context.Context, change *patch.Change, fields patch.MergePatch) *patch.Change {
 	log.FromContext(ctx).Info("Dropped changes of handlers: another client has changed the same fields while the outcome of the write was unknown",
 		"fields", errtext.Some(fields.Paths()))
@@ -78,11 +79,12 @@ func DropOverwrittenFields(ctx context.Context, change *patch.Change, fields pat
 	return out
 }
 
-// releaseTries is the number of attempts to write other changes together with the removal of the finalizer. The next attempt only removes the finalizer.
+// releaseTries is how often the engine tries to write other changes together with removing the finalizer. After that, it only removes the
+// finalizer.
 const releaseTries = 5
 
-// giveUpPatches counts a failed attempt to write the change. If other changes have prevented the
-// removal of the finalizer releaseTries times, giveUpPatches drops the other changes and returns true. The object can then be deleted.
+// giveUpPatches counts a failed attempt to write the change. Once other changes have kept the finalizer from being removed releaseTries
+// times, it drops them and returns true, so that the object can be deleted.
 func (s *Session) giveUpPatches(ctx context.Context, writeErr error) bool {
 	s.writing.failures++
 	if s.writing.change.RemoveFinalizer == "" || s.writing.failures < releaseTries || len(s.writing.change.HandlerPatch)+len(s.writing.change.FrameworkPatch) == 0 {

@@ -12,20 +12,20 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Draft is an object with the changes of handlers that are not written yet. It never changes the objects and JSON forms that it receives or returns.
+// Draft is an object with handlers' changes that aren't written yet. It never modifies the objects and JSON forms it receives or returns.
 type Draft struct {
 	newObject func() client.Object
 	committer *Committer // knows the progress that is not stored on the object; nil for a draft without it
 	memory    *Memory
 
 	stored   patch.Converted // the object as the API server has it
-	base     patch.Converted // stored, with the overlay
-	current  patch.Converted // base, with the changes of handlers
-	isBehind bool            // base was written while a handler was running, and current is based on an earlier state
+	base     patch.Converted // stored plus the overlay
+	current  patch.Converted // base plus the handlers' changes
+	isBehind bool            // base was written while a handler was running, so current is based on an older state
 	patches  []*HandlerPatch
 }
 
-// NewDraft returns a draft of an object. newObject returns an empty object of its kind.
+// NewDraft returns a draft of an object. newObject must return an empty object of the same kind.
 func NewDraft(newObject func() client.Object, obj client.Object) (*Draft, error) {
 	d := &Draft{newObject: newObject}
 	return d, d.SetBase(obj)
@@ -40,16 +40,16 @@ func (d *Draft) Content() map[string]any { return d.base.Content }
 // Current returns the object with the pending changes, as handlers receive it, and its JSON form.
 func (d *Draft) Current() patch.Converted { return d.current }
 
-// Stored returns the object as the API server has it, without progress that is kept elsewhere, and its JSON form.
+// Stored returns the object as the API server has it, without progress kept elsewhere, and its JSON form.
 func (d *Draft) Stored() patch.Converted { return d.stored }
 
-// Patches returns the pending changes of handlers, in order.
+// Patches returns the handlers' pending changes, in order.
 func (d *Draft) Patches() []*HandlerPatch { return d.patches }
 
-// HasChanges reports whether changes of handlers are pending.
+// HasChanges reports whether any handler's changes are pending.
 func (d *Draft) HasChanges() bool { return len(d.patches) > 0 }
 
-// SetBase bases the draft on a state of the object. The handlers that follow do not see pending changes.
+// SetBase bases the draft on a state of the object. Handlers called after that don't see the pending changes.
 func (d *Draft) SetBase(obj client.Object) error {
 	if obj == d.base.Object {
 		obj = d.stored.Object // the overlay may have changed
@@ -70,7 +70,7 @@ func (d *Draft) setStored(stored patch.Converted) error {
 	return nil
 }
 
-// applyOverlay computes the base from the stored object and the overlay.
+// applyOverlay computes base from stored and the overlay.
 func (d *Draft) applyOverlay() error {
 	d.base = d.stored
 	if d.committer == nil {
@@ -89,8 +89,8 @@ func (d *Draft) applyOverlay() error {
 	return nil
 }
 
-// ContinueAfterFlush bases the draft on a state of the object that was written while a handler is running. own are the changes relative to the state that the
-// handler knows: its copy contains only its own changes.
+// ContinueAfterFlush bases the draft on a state that was written while a handler was running. own are the changes relative to the state the
+// handler knows, because its copy contains only its own changes.
 func (d *Draft) ContinueAfterFlush(own patch.MergePatch, written client.Object) error {
 	if err := d.Apply(own); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (d *Draft) ContinueAfterFlush(own patch.MergePatch, written client.Object) 
 	return d.ContinueFrom(written)
 }
 
-// ContinueFrom bases the pending changes on a newer state of the object, which was written while a handler was running.
+// ContinueFrom moves the pending changes to a newer state of the object, which was written while a handler was running.
 func (d *Draft) ContinueFrom(written client.Object) error {
 	content, err := d.stored.ContentOf(written)
 	if err != nil {
@@ -117,7 +117,8 @@ func (d *Draft) ContinueFrom(written client.Object) error {
 	return nil
 }
 
-// advance bases the pending changes on a newer state of the object. Unlike after [Draft.ContinueFrom], the handlers that follow receive this state.
+// advance moves the pending changes to a newer state of the object. Unlike after [Draft.ContinueFrom], handlers called from now on receive
+// this state.
 func (d *Draft) advance(stored patch.Converted) error {
 	before := d.base.Content
 	if err := d.setStored(stored); err != nil {
@@ -132,7 +133,7 @@ func (d *Draft) advance(stored patch.Converted) error {
 	return nil
 }
 
-// Rebased converts changes of the current state, which handlers have received, to changes of the base with the pending changes.
+// Rebased converts changes of the current state, which handlers receive, into changes of the base plus the pending changes.
 func (d *Draft) Rebased(doc patch.MergePatch) patch.MergePatch {
 	if !d.isBehind {
 		return doc
@@ -144,7 +145,7 @@ func (d *Draft) Rebased(doc patch.MergePatch) patch.MergePatch {
 	return doc.Rebase(d.current.Content, written)
 }
 
-// Apply applies changes to the current state, which the following handlers receive.
+// Apply applies changes to the current state, so that the handlers that follow see them.
 func (d *Draft) Apply(changed patch.MergePatch) error {
 	if len(changed) == 0 {
 		return nil
@@ -166,14 +167,14 @@ func (d *Draft) setKind(obj client.Object) {
 	}
 }
 
-// Add adds the patch of a handler, unless the patch is empty.
+// Add adds a handler's patch, unless it is empty.
 func (d *Draft) Add(p *HandlerPatch) {
 	if len(p.Patch) > 0 {
 		d.patches = append(d.patches, p)
 	}
 }
 
-// AddTo adds changes to the patch of a handler. If the draft does not contain the patch, AddTo adds it and replaces its changes.
+// AddTo adds changes to a handler's patch. If the draft doesn't contain the patch, AddTo replaces its changes and adds it.
 func (d *Draft) AddTo(p *HandlerPatch, doc patch.MergePatch) {
 	if slices.Contains(d.patches, p) {
 		p.Patch = patch.Merge(p.Patch, doc)
@@ -183,7 +184,7 @@ func (d *Draft) AddTo(p *HandlerPatch, doc patch.MergePatch) {
 	d.Add(p)
 }
 
-// dropSuperseded removes fields from the pending changes of earlier handlers, after a handler has written newer values of these fields.
+// dropSuperseded removes fields from earlier handlers' pending changes after a handler has written newer values for them.
 func (d *Draft) dropSuperseded(newer patch.MergePatch) {
 	for _, p := range d.patches {
 		p.Patch = p.Patch.WithoutOverwritten(newer, d.base.Content)
@@ -195,12 +196,12 @@ func (d *Draft) dropEmptyPatches() {
 	d.patches = slices.DeleteFunc(d.patches, func(p *HandlerPatch) bool { return len(p.Patch) == 0 })
 }
 
-// dropReports removes the conditions that report handlers from the pending changes. The next write computes them again.
+// dropReports drops the pending conditions that report handlers. The next write computes them again.
 func (d *Draft) dropReports() {
 	d.patches = slices.DeleteFunc(d.patches, func(p *HandlerPatch) bool { return p.Report })
 }
 
-// HandlerPatch contains one attempt of a handler, and its changes.
+// HandlerPatch is one attempt of a handler, with its changes.
 type HandlerPatch struct {
 	ID      string
 	Policy  progress.Policy
@@ -210,24 +211,25 @@ type HandlerPatch struct {
 	Patch patch.MergePatch
 	// Untyped is true if Patch may have fields that the Go type lacks, such as a result.
 	Untyped bool
-	// Base is the JSON form of the object that the handler has received.
+	// Base is the JSON form of the object that the handler received.
 	Base map[string]any
 	// Report is true if Patch contains the conditions that report handlers.
 	Report bool
-	// Open is true until the attempt and the calls of its sub-handlers have ended. Until then, the outcome is unknown.
+	// Open is true while the attempt or one of its sub-handlers is running. The outcome isn't known until then.
 	Open bool
-	// Rejection is the error with which the API server rejected Patch while Open was true.
+	// Rejection is the API server's error if it rejected Patch while Open was true.
 	Rejection error
-	// Repeat makes a handler without a record on the object due again, because Patch is not written. It is optional.
+	// Repeat makes a handler that keeps no record on the object due again, because its patch was dropped. It is optional.
 	Repeat func()
-	// Fail records the outcome of a handler without a record on the object, after the API server has rejected Patch. It is optional.
+	// Fail records the outcome of a handler that keeps no record on the object, after the API server has rejected its patch. It is
+	// optional.
 	Fail func()
 
 	singleRequest *patch.Change    // the request with this patch alone; nil if there is none
 	written       patch.MergePatch // the part that was written before Patch, or before its rejection
 }
 
-// RejectedOutcome returns the outcome of an attempt whose patch was rejected while its sub-handlers were being called.
+// RejectedOutcome returns an attempt's outcome if its patch was rejected while its sub-handlers were being called.
 func (p *HandlerPatch) RejectedOutcome(at time.Time) progress.Outcome {
 	if isContested(p.Rejection) {
 		return progress.Outcome{Waiting: true} // the attempt does not count
@@ -235,13 +237,13 @@ func (p *HandlerPatch) RejectedOutcome(at time.Time) progress.Outcome {
 	return p.Policy.Outcome(p.Before, at, p.Rejection)
 }
 
-// IsRejected reports whether a repetition of the request cannot succeed.
+// IsRejected reports whether retrying the request is pointless.
 func IsRejected(err error) bool {
 	_, rejected := errors.AsType[*patch.RejectedError](err)
 	return rejected || isContested(err)
 }
 
-// isContested reports whether a write has failed because another client has changed the same list.
+// isContested reports whether a write failed because another client had changed the same list.
 func isContested(err error) bool {
 	_, contested := errors.AsType[*patch.ListConflictError](err)
 	return contested

@@ -8,8 +8,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// Flush writes the changes in the status that a handler has made in its copy of the object so far. The session then continues with the object of the
-// response.
+// Flush writes the status changes that a handler has made in its copy of the object so far. The session then continues with the object from
+// the response.
 func (s *Session) Flush(ctx context.Context, id string, copied client.Object) error {
 	s.result = Result{}
 	own, doc, err := s.committer.FlushableChanges(ctx, s.Draft, id, copied)
@@ -18,7 +18,7 @@ func (s *Session) Flush(ctx context.Context, id string, copied client.Object) er
 	}
 	if len(doc) == 0 { // the object has these values already
 		s.Draft.dropSuperseded(own)
-		s.Draft.isBehind = true // the copy of the handler has its own values
+		s.Draft.isBehind = true // the handler's copy has its own values
 		return s.Draft.Apply(own)
 	}
 	if err := s.committer.AwaitFenceUnchanged(ctx, s.Draft.Base(), &s.Suspensions, s.isUnchangedIn); err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// RaiseObserved adds the new generation to the status, after our own writes have ended earlier ones. Where the operator has said that it has observed one of
-// them, it has also observed the new one. isReported is true if the status is up to date.
+// RaiseObserved updates observed generations in the status after our own writes have raised the generation. ended are the generations that
+// only our own writes have superseded. Where the status says that one of them was observed, it now names the new one. isReported is true if
+// the status needs no change.
 func (s *Session) RaiseObserved(ctx context.Context) (ended patch.Generations, isReported bool) {
 	if ended = s.Raised(); ended.IsEmpty() || s.ReportRejected || s.Gone || s.Leaving {
 		return ended, false
@@ -30,14 +31,14 @@ func (s *Session) RaiseObserved(ctx context.Context) (ended patch.Generations, i
 	return ended, len(doc) == 0
 }
 
-// observes reports whether the status, with the pending changes, says that the operator has observed one of these generations.
+// observes reports whether the status, including pending changes, says that the operator has observed one of these generations.
 func (s *Session) observes(ctx context.Context, any patch.Generations) bool {
 	doc, err := s.raisedStatus(ctx, any)
 	return err == nil && len(doc) > 0
 }
 
-// raisedStatus returns the change of the status after our own writes have ended the given generations. It returns none if that change would itself raise the
-// generation: without the status subresource, and for conditions outside of the status.
+// raisedStatus returns the status change that replaces these observed generations with the new one. It leaves out what would itself raise
+// the generation: everything if the kind has no status subresource, and conditions outside of the status.
 func (s *Session) raisedStatus(ctx context.Context, ended patch.Generations) (patch.MergePatch, error) {
 	if !s.builder.HasStatus {
 		return nil, nil
@@ -74,8 +75,8 @@ func (s *Session) raisedStatus(ctx context.Context, ended patch.Generations) (pa
 	return s.Draft.Rebased(changed), nil
 }
 
-// observedPlaces returns the places in the pending and the written changes of this reconcile where handlers have set an observed generation, and the places
-// that are known for the kind.
+// observedPlaces returns the places where handlers set an observed generation: those known for the kind, and those in this reconcile's
+// written and pending changes.
 func (s *Session) observedPlaces() []patch.Observation {
 	places := slices.Concat(s.committer.Observed.Places(), s.observations)
 	for _, p := range s.Draft.patches {
@@ -84,7 +85,7 @@ func (s *Session) observedPlaces() []patch.Observation {
 	return places
 }
 
-// noteObservations remembers the places where a written patch has set an observed generation.
+// noteObservations remembers where a written patch has set an observed generation.
 func (s *Session) noteObservations(doc patch.MergePatch, base map[string]any) {
 	if places := doc.Observations(base); len(places) > 0 {
 		s.observations = append(s.observations, places...)
@@ -92,14 +93,14 @@ func (s *Session) noteObservations(doc patch.MergePatch, base map[string]any) {
 	}
 }
 
-// NoteRaise records that a write of ours alone has raised the generation of the object.
+// NoteRaise records generations that only our own writes have superseded.
 func (s *Session) NoteRaise(raised patch.Generations) {
 	if !raised.IsEmpty() {
 		s.raised = s.raised.Extend(raised)
 	}
 }
 
-// Raised returns the generations that only our own writes have ended, if the object still has the generation that followed.
+// Raised returns the generations that only our own writes have superseded, if the object still has the one that followed.
 func (s *Session) Raised() patch.Generations {
 	if s.raised.To != s.Draft.Base().GetGeneration() {
 		return patch.Generations{}
@@ -107,7 +108,7 @@ func (s *Session) Raised() patch.Generations {
 	return s.raised
 }
 
-// noteRaiseBy records whether a change has raised the generation.
+// noteRaiseBy records the generations that a change has superseded, if any.
 func (s *Session) noteRaiseBy(change *patch.Change) {
 	if change.RaisedTo != 0 {
 		s.NoteRaise(patch.Generations{From: change.SeenGeneration, To: change.RaisedTo})

@@ -8,13 +8,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// maxObserved limits the places and the types of conditions that are remembered for a kind, because keys of maps are unlimited.
+// maxObserved limits how many places and condition types are remembered for a kind, because there can be any number of map keys.
 const maxObserved = 1000
 
-// Observed are the places where the operator writes the observed generation of objects of a kind: fields, items of lists, and conditions. When a write of
-// ours alone raises the generation, the status in these places still describes the object.
+// Observed are the places where the operator writes the observed generation for a kind's objects: fields, list items and conditions. After
+// only our own write has raised the generation, the status in these places still describes the object.
 //
-// It is safe for concurrent use. The zero value is ready.
+// It is safe for concurrent use. The zero value is ready to use.
 type Observed struct {
 	mu     sync.RWMutex
 	types  []string
@@ -27,7 +27,7 @@ func (o *Observed) AddCondition(conditionType string) {
 	o.add("condition "+conditionType, func() { o.types = append(o.types, conditionType) })
 }
 
-// AddPlaces adds the places that a handler has set.
+// AddPlaces adds places where a handler has set the observed generation.
 func (o *Observed) AddPlaces(places []patch.Observation) {
 	for _, place := range places {
 		if !place.IsPermanent() {
@@ -58,21 +58,21 @@ func (o *Observed) add(key string, add func()) {
 	add()
 }
 
-// ConditionTypes returns the types of the conditions that the operator has set.
+// ConditionTypes returns the condition types that the operator sets.
 func (o *Observed) ConditionTypes() []string {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	return slices.Clip(o.types)
 }
 
-// Places returns the places that handlers have set.
+// Places returns the places where handlers have set the observed generation.
 func (o *Observed) Places() []patch.Observation {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	return slices.Clip(o.places)
 }
 
-// IsEmpty reports whether the operator sets no observed generation.
+// IsEmpty reports whether there are neither conditions nor places.
 func (o *Observed) IsEmpty() bool {
 	o.mu.RLock()
 	defer o.mu.RUnlock()

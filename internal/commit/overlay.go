@@ -9,8 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// UseOverlay adds the progress that is not stored on the object to the draft: progress that is stored elsewhere, or that the API server has rejected. If
-// another client has changed the progress on the object, UseOverlay drops the rejected progress.
+// UseOverlay adds what isn't stored on the object to the draft: progress that is kept elsewhere, or that the API server has rejected.
+// Rejected progress is dropped if another client has changed the progress on the object.
 func (s *Session) UseOverlay(ctx context.Context) error {
 	if s.committer.Remote != nil {
 		if err := s.loadRemote(ctx); err != nil {
@@ -26,15 +26,15 @@ func (s *Session) UseOverlay(ctx context.Context) error {
 		log.FromContext(ctx).Info("Another client has changed the stored progress; dropping the progress that is kept in memory")
 		s.memory.Overlay = nil
 	default:
-		// After changes of the status or the finalizers, the API server will reject the annotations again.
+		// If only the status or the finalizers have changed, the API server will reject the annotations again.
 		changed := patch.Diff(kept.Content, stored).WithoutServerFields().WithoutField("status").WithoutField("metadata", "finalizers")
 		s.retriesOverlay = len(changed) > 0
 	}
 	return s.Draft.SetBase(s.Draft.Base())
 }
 
-// complete adds to a patch of the framework what the stored object lacks for it: the overlay, or the removal of another object's state. An empty patch stays
-// empty, unless the overlay must be sent again because the object has changed.
+// complete adds to a framework patch what the stored object still needs: the overlay, or removing a different object's state. An empty
+// patch stays empty, unless the object has changed so that the overlay must be sent again.
 func (s *Session) complete(ctx context.Context, ours patch.MergePatch) (patch.MergePatch, error) {
 	if s.writing.sendsOverlay = false; s.memory.Overlay != nil {
 		if len(ours) == 0 && !s.retriesOverlay {
@@ -52,9 +52,9 @@ func (s *Session) complete(ctx context.Context, ours patch.MergePatch) (patch.Me
 	return patch.Merge(foreign, ours).Unapplied(stored.Content), nil
 }
 
-// keepInMemory keeps the rejected framework's part as the overlay, and removes it from the change.
+// keepInMemory keeps the rejected framework's part as the overlay and removes it from the change.
 func (s *Session) keepInMemory(ctx context.Context, change *patch.Change, rejection error) error {
-	if err := s.resumeFrom(change); err != nil { // the part in the status may be stored
+	if err := s.resumeFrom(change); err != nil { // its part in the status may be stored already
 		return err
 	}
 	metrics.RejectedProgress.WithLabelValues(s.committer.Name).Inc()
@@ -70,7 +70,7 @@ func (s *Session) keepInMemory(ctx context.Context, change *patch.Change, reject
 	return nil
 }
 
-// dropOverlay drops the overlay, because the last write contained it.
+// dropOverlay drops the overlay, because the last write has stored it.
 func (s *Session) dropOverlay(ctx context.Context) {
 	s.memory.Overlay, s.writing.sendsOverlay, s.retriesOverlay = nil, false, false
 	log.FromContext(ctx).Info("The progress that was kept in memory is stored on the object")

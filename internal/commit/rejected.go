@@ -12,8 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// isolateRejected finds the handler whose patch the API server rejects: it writes the patch of each handler in a separate request. The API server
-// thereby stores the accepted patches. The next write stores the records, and reverts the stored parts of rejected patches.
+// isolateRejected writes each handler's patch in a separate request, to find the one that the API server rejects. The accepted patches are
+// stored on the way. The next write stores the records, and reverts the stored parts of rejected patches.
 func (s *Session) isolateRejected(ctx context.Context, rejection error) error {
 	change := s.writing.change
 	s.writing.change, s.result.Rejected = nil, true
@@ -26,7 +26,7 @@ func (s *Session) isolateRejected(ctx context.Context, rejection error) error {
 		s.Draft.patches = nil
 	}
 	if len(s.Draft.patches) > 1 || len(change.FrameworkPatch) == 0 { // otherwise, the API server may have rejected the framework's part
-		s.Draft.dropReports() // the reported conditions depend on the following outcomes
+		s.Draft.dropReports() // the conditions depend on the outcomes that follow
 	}
 	return s.continueIsolation(ctx)
 }
@@ -35,7 +35,7 @@ func (s *Session) isolateRejected(ctx context.Context, rejection error) error {
 func (s *Session) continueIsolation(ctx context.Context) error {
 	for len(s.Draft.patches) > 0 {
 		p := s.Draft.patches[0]
-		// The patch is based on the object that the handler has received, so that concurrent changes of lists are detected.
+		// The patch is based on the object that the handler received, so that concurrent edits of lists are detected.
 		if p.singleRequest == nil {
 			p.singleRequest = &patch.Change{Before: s.writing.isolated.base, Content: p.Base, HandlerPatch: p.Patch, ReadUntyped: p.Untyped}
 			if !s.committer.Observed.IsEmpty() || len(p.Patch.Observations(p.Base)) > 0 {
@@ -67,7 +67,7 @@ func (s *Session) continueIsolation(ctx context.Context) error {
 	return s.startRevert()
 }
 
-// acceptSingle continues the session with the response to the request with one patch.
+// acceptSingle continues the session with the response to a single patch.
 func (s *Session) acceptSingle(ctx context.Context, p *HandlerPatch, written client.Object) error {
 	s.committer.ReportDropped(ctx, p.singleRequest, p.ID, p.Patch)
 	after := s.builder.Detector.MergePart(s.Cause, p.Base, p.Patch)
@@ -82,7 +82,7 @@ func (s *Session) acceptSingle(ctx context.Context, p *HandlerPatch, written cli
 	return nil
 }
 
-// reject discards a rejected patch, and records it for a revert if a part of it was written. partly is true if its status was written.
+// reject discards a rejected patch, and remembers it for a revert if part of it was written. partly is true if its status was written.
 func (s *Session) reject(ctx context.Context, p *HandlerPatch, partly bool, rejection error) {
 	s.discard(ctx, p, rejection)
 	if partly {
@@ -93,8 +93,8 @@ func (s *Session) reject(ctx context.Context, p *HandlerPatch, partly bool, reje
 	}
 }
 
-// startRevert prepares the revert of the rejected patches that were written in part. It begins with the last patch, because each patch is based on the earlier
-// patches. It does not revert values that another client has changed since.
+// startRevert prepares to revert the rejected patches that were partly written. It starts with the last one, because each patch is based on
+// those before it. Values that another client has changed since are left alone.
 func (s *Session) startRevert() error {
 	undone := s.writing.isolated.undone
 	s.writing.isolated = nil
@@ -122,10 +122,10 @@ func (s *Session) abandonRevert(ctx context.Context, rejection error) error {
 	return s.Draft.SetBase(s.Draft.Base())
 }
 
-// discard records that the API server does not accept the patch of a handler. If the API server rejects the content, the attempt has failed. If another client
-// has changed the same list, the attempt does not count.
+// discard records that the API server doesn't accept a handler's patch. If it rejects the content, the attempt has failed. If another
+// client has changed the same list, the attempt doesn't count.
 //
-// An attempt that has returned an error keeps its outcome, and only its patch is lost.
+// An attempt that has returned an error keeps its outcome and only loses its patch.
 func (s *Session) discard(ctx context.Context, p *HandlerPatch, rejection error) {
 	logger := log.FromContext(ctx).WithValues("handler", p.ID)
 	if p.Report {
@@ -152,7 +152,7 @@ func (s *Session) discard(ctx context.Context, p *HandlerPatch, rejection error)
 		return
 	}
 	if p.Open {
-		return // the failure is recorded when the attempt ends
+		return // the failure is recorded when the attempt is over
 	}
 	if p.Outcome.Success {
 		p.Outcome = p.Policy.Outcome(p.Before, now(), rejection)

@@ -14,7 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// savedByOther reports whether another operator has saved the progress of the object since this process loaded or saved it.
+// savedByOther reports whether another operator has saved the object's progress since this process loaded or saved it.
 func (s *Session) savedByOther(ctx context.Context) (bool, error) {
 	known := s.memory.Remote
 	if s.committer.Remote == nil || known == nil {
@@ -32,7 +32,7 @@ func (s *Session) savedByOther(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// saveRemote saves the framework's part. If the outcome of an earlier request is unknown, saveRemote first reads whether that request was accepted.
+// saveRemote saves the framework's part. If the outcome of an earlier request is unknown, it first reads whether that request was accepted.
 func (s *Session) saveRemote(ctx context.Context, part patch.MergePatch) error {
 	if err := s.loadRemote(ctx); err != nil {
 		return err
@@ -59,7 +59,8 @@ func (s *Session) saveRemote(ctx context.Context, part patch.MergePatch) error {
 	}
 	version, err := s.committer.Remote.Save(ctx, s.Draft.Base(), progress.Snapshot{Data: data, Version: known.version})
 	if errors.Is(err, progress.ErrConflict) && known.version != "" {
-		// The garbage collector may have deleted the document together with its owner. This must not restart the delete handlers.
+		// The garbage collector may have deleted the document along with its owner. The delete handlers must not start over because of
+		// that.
 		if snapshot, loadErr := s.readRemote(ctx); loadErr == nil && snapshot.Version == "" {
 			version, err = s.committer.Remote.Save(ctx, s.Draft.Base(), progress.Snapshot{Data: data})
 		}
@@ -68,7 +69,7 @@ func (s *Session) saveRemote(ctx context.Context, part patch.MergePatch) error {
 	case errors.Is(err, progress.ErrConflict):
 		return err
 	case apierrors.IsForbidden(err) && s.Cause.Facts.Deleting:
-		// A namespace that is being deleted accepts no new objects. The deletion does not wait for the document.
+		// A namespace that is being deleted accepts no new objects, so the deletion doesn't wait for the document.
 		log.FromContext(ctx).Info("Cannot save the progress of the deleted object; it is kept in memory", "error", err.Error())
 		known.part, known.version = part, ""
 		return nil
@@ -80,7 +81,7 @@ func (s *Session) saveRemote(ctx context.Context, part patch.MergePatch) error {
 	return nil
 }
 
-// DeleteRemote deletes the stored part of an object that no longer exists. It logs errors and does not retry, because no later reconcile could repeat it.
+// DeleteRemote deletes the stored part of an object that no longer exists. It only logs errors, because no later reconcile could retry it.
 func (s *Session) DeleteRemote(ctx context.Context) {
 	if !s.HasRemotePart() {
 		return
@@ -98,13 +99,13 @@ func (s *Session) HasRemotePart() bool {
 	return known != nil && (known.version != "" || known.unknown != nil)
 }
 
-// dropConflicting gives up a write because another operator has saved the progress of the object. The next reconcile loads that progress.
+// dropConflicting gives up a write because another operator has saved the object's progress. The next reconcile loads that.
 func (s *Session) dropConflicting(ctx context.Context) {
 	log.FromContext(ctx).Info("Another operator has saved the progress of the object; dropping the progress of this reconcile")
 	s.memory.Remote, s.writing.pending = nil, false
 }
 
-// loadRemote loads the framework's part of the object, unless this process has loaded or saved it since the last pause.
+// loadRemote loads the framework's part, unless this process has loaded or saved it since the last pause.
 func (s *Session) loadRemote(ctx context.Context) error {
 	if known := s.memory.Remote; known != nil && known.pauses == s.committer.Pauses() {
 		return nil
@@ -118,7 +119,7 @@ func (s *Session) loadRemote(ctx context.Context) error {
 		if err := json.Unmarshal(snapshot.Data, &known.part); err != nil {
 			return fmt.Errorf("the stored progress cannot be decoded; repair or delete it: %w", err)
 		}
-		// Other users may be able to write the stored progress. They must not change other fields of the object that handlers receive.
+		// Others may be able to write the stored progress, but must not use it to change other fields of the object that handlers receive.
 		known.part = s.builder.frameworkPart(known.part)
 	}
 	s.memory.Remote = known

@@ -14,15 +14,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Send sends a change of the framework alone.
+// Send sends a change that contains nothing from handlers, such as adding the finalizer.
 func (s *Session) Send(ctx context.Context, change *patch.Change) error {
 	s.result = Result{}
 	_, err := s.send(ctx, change)
 	return err
 }
 
-// send sends a change in one request, or in two if the kind has a status subresource. It ignores the cancellation of the context, because an operator that is
-// stopping must still write its outcomes.
+// send sends a change in one request, or in two if the kind has a status subresource. It ignores that the context is cancelled, because an
+// operator that is stopping must still write its outcomes.
 func (s *Session) send(ctx context.Context, change *patch.Change) (client.Object, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), WriteTimeout)
 	defer cancel()
@@ -39,8 +39,8 @@ func (s *Session) send(ctx context.Context, change *patch.Change) (client.Object
 	return written, err
 }
 
-// sendAndSave sends the changes of handlers, and then saves the framework's part. If the process ends in between, the handlers are called again. A repeated
-// call with the same change continues with the second step.
+// sendAndSave sends the handlers' changes, and then saves the framework's part. If the process exits in between, the handlers are called
+// again. Calling it again with the same change continues with the second step.
 func (s *Session) sendAndSave(ctx context.Context, change *patch.Change) (client.Object, error) {
 	released := change.RemoveFinalizer != "" && s.Cause.Facts.Deleting
 	if s.writing.sent != change {
@@ -74,8 +74,8 @@ func (s *Session) sendAndSave(ctx context.Context, change *patch.Change) (client
 	return s.removeOwnPart(ctx, written), nil
 }
 
-// removeOwnPart removes the framework's part from an object whose part is saved elsewhere. It returns the object after the write. If the write fails, the
-// next save removes the part again.
+// removeOwnPart removes the framework's part from an object once it is saved elsewhere, and returns the object after the write. If the
+// write fails, the next save tries again.
 func (s *Session) removeOwnPart(ctx context.Context, obj client.Object) client.Object {
 	content, err := patch.Content(obj)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Session) removeOwnPart(ctx context.Context, obj client.Object) client.O
 	return written
 }
 
-// sendChange sends a change to the API server, and records the versions that it has created and that the cache must show.
+// sendChange sends a change to the API server. It records the versions that the change has created, and the one that the cache must show.
 func (s *Session) sendChange(ctx context.Context, change *patch.Change) (client.Object, error) {
 	written, err := s.committer.Write(ctx, change, &s.Suspensions)
 	s.noteVersions(change, written)
@@ -106,8 +106,8 @@ func (s *Session) sendChange(ctx context.Context, change *patch.Change) (client.
 	return written, nil
 }
 
-// Write sends a change to the API server. All writers of objects use it. suspensions is the number of suspensions of the process before the object was read. If
-// there was nothing to send, Write returns nil.
+// Write sends a change to the API server. Everything that writes objects uses it. suspensions is how often the process was suspended before
+// the object was read. If there was nothing to send, Write returns nil.
 func (c *Committer) Write(ctx context.Context, change *patch.Change, suspensions *int64) (client.Object, error) {
 	change.Allow = c.Guard(suspensions)
 	written, err := c.Writer.Write(ctx, change)
@@ -124,8 +124,9 @@ func (c *Committer) noteWritten(written client.Object) {
 	c.OnWritten(written)
 }
 
-// Guard returns the check that runs before each request; nil without a fence. The check returns an error if the process was suspended after the change was
-// computed, or during the hold after a suspension. After the hold, the changes are compared with the live object, as after a pause.
+// Guard returns the check that runs before each request, or nil without a fence. It fails if the operator has stopped, if the process was
+// suspended after the change was computed, and during the hold after a suspension. After the hold, the changes are compared with the live
+// object, as after a pause.
 func (c *Committer) Guard(suspensions *int64) func() error {
 	if c.Fence == nil {
 		return nil
@@ -141,7 +142,7 @@ func (c *Committer) Guard(suspensions *int64) func() error {
 	}
 }
 
-// noteVersions reports the resource versions of a change. written is nil if the change was not written completely.
+// noteVersions reports the resource versions that a change has created. written is nil if the change was not written completely.
 func (s *Session) noteVersions(change *patch.Change, written client.Object) {
 	versions := change.WrittenVersions
 	change.WrittenVersions = nil
@@ -151,7 +152,7 @@ func (s *Session) noteVersions(change *patch.Change, written client.Object) {
 	edited := written != nil && s.editedByOthers(change, written)
 	own, before := make([]WrittenVersion, len(versions)), change.Before.GetResourceVersion()
 	for i, version := range versions {
-		if own[i].Version = version; edited { // it is not known before which of the requests
+		if own[i].Version = version; edited { // we don't know before which request
 			own[i].EditedAfter = before
 		}
 		before = version
@@ -159,7 +160,7 @@ func (s *Session) noteVersions(change *patch.Change, written client.Object) {
 	s.committer.OnVersions(s.Draft.Base().GetUID(), own)
 }
 
-// editedByOthers reports whether the object after a write contains changes of other clients.
+// editedByOthers reports whether the object includes other clients' changes after a write.
 func (s *Session) editedByOthers(change *patch.Change, written client.Object) bool {
 	after, err := s.Draft.Stored().ContentOf(written)
 	if err != nil {
@@ -176,12 +177,12 @@ func (s *Session) editedByOthers(change *patch.Change, written client.Object) bo
 func (s *Session) awaitVersion(written client.Object) {
 	version := written.GetResourceVersion()
 	if version == s.Draft.Base().GetResourceVersion() {
-		version = "" // the object has not changed, and there will be no watch event
+		version = "" // the object hasn't changed, so there won't be a watch event
 	}
 	s.result.Awaited = append(s.result.Awaited, version)
 }
 
-// resumeFrom bases the session on the state of the object after the accepted request of a rejected change.
+// resumeFrom bases the session on the response to the first request of a rejected change, if that request was accepted.
 func (s *Session) resumeFrom(change *patch.Change) error {
 	obj := change.FirstResponse()
 	if obj == nil {

@@ -12,100 +12,103 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Session writes the changes of one reconcile, in one write or in several. Only the worker of the object uses it.
+// Session writes the changes of one reconcile, in one write or several. Only the object's worker uses it.
 //
-// Each write updates the draft and the cause: the session continues with the object of the response. Rejected changes are
-// isolated and reverted within [Session.Write].
+// Each write updates the draft and the cause, so that the session continues with the object from the response. [Session.Write] isolates
+// rejected changes and reverts them.
 type Session struct {
 	committer *Committer
 	builder   *Builder
 	memory    *Memory
 	// Draft is the object with the pending changes.
 	Draft *Draft
-	// Cause is what has happened to the object, and Records are the records of its handlers.
+	// Cause is what happened to the object, and Records are its handlers' records.
 	Cause   cause.Cause
 	Records *progress.State
 
-	// Gone is true if the object no longer exists. It is then never written.
+	// Gone is true if the object no longer exists. Nothing is written then.
 	Gone bool
-	// Leaving is true if the object no longer matches the selectors of the cache. The next write is then the last write.
+	// Leaving is true if the object no longer matches the cache's selectors. The next write is then the last one.
 	Leaving bool
 	// Unmatched is true if no cause handler matches the object.
 	Unmatched bool
-	// Pauses is the number of pauses of the operator before the object was read, and Suspensions is the number of suspensions of the process.
+	// Pauses is how often the operator was paused before the object was read, and Suspensions how often the process was suspended.
 	Pauses      int32
 	Suspensions int64
 
 	// ReportRejected is true if the API server has rejected the conditions that report handlers.
 	ReportRejected bool
 
-	callsEnded   bool                // the next write is the last write of this reconcile, and nothing prevents the end of the cause
-	edited       bool                // changes of handlers were written
+	callsEnded   bool                // the next write is this reconcile's last, and the cause may be completed
+	edited       bool                // handlers' changes were written
 	observations []patch.Observation // in the changes that this session has written
-	raised       patch.Generations   // the generations that only own writes have ended
+	raised       patch.Generations   // the generations that only our own writes have superseded
 	conflicts    bool                // another operator has saved the progress in the meantime
 
 	retriesOverlay bool // the overlay must be sent again, even if nothing is added to it
 	writing        writing
-	result         Result // of the write
+	result         Result // of the last write
 }
 
-// writing is the state of a write that has not ended.
+// writing is the state of an unfinished write.
 type writing struct {
 	change       *patch.Change    // nil if there is none
-	pending      bool             // the write has failed, and must be repeated
-	reduced      *patch.Change    // an earlier form of the change, with fields that another client has changed
-	failures     int              // the number of failed attempts to write the change
+	pending      bool             // the write has failed and must be retried
+	reduced      *patch.Change    // the change after dropping fields that another client has changed; the next one resumes from it
+	failures     int              // how often writing the change has failed
 	baseline     []byte           // the new baseline in the change; nil if there is none
-	handled      map[string]any   // the essence that is handled after the write
-	isolated     *isolation       // the patches are being written one by one; nil if they are not
-	revert       patch.MergePatch // reverts the written parts of rejected patches
+	handled      map[string]any   // the handled essence after the write
+	isolated     *isolation       // set while the patches are written one by one
+	revert       patch.MergePatch // undoes the written parts of rejected patches
 	spec         *patch.Change    // the change, if it is only the part outside of the status
-	sendsOverlay bool             // the overlay is part of the change
-	sent         *patch.Change    // a change that the API server has accepted, but whose framework's part has not been saved; nil if there is none
+	sendsOverlay bool             // the change includes the overlay
+	sent         *patch.Change    // a change that was accepted, but whose framework's part isn't saved yet; nil if there is none
 	response     client.Object    // to the sent change; nil if there was nothing to send
 }
 
-// isolation is the state of a session that writes the patches of a rejected change one by one.
+// isolation is the state of a session while it writes the patches of a rejected change one by one.
 type isolation struct {
-	base   client.Object   // the object that the handlers have received
+	base   client.Object   // the object that the handlers received
 	partly bool            // the status of the whole change was written
-	undone []*HandlerPatch // the rejected patches that were written in part
+	undone []*HandlerPatch // the rejected patches that were partly written
 }
 
-// A Result says what a write has done. It is also valid with an error: the API server may have accepted earlier requests of the write.
+// A Result says what a write has done. It is valid even with an error, because the API server may have accepted some of the write's
+// requests.
 type Result struct {
-	// Object is the object after the write; nil after an error, and if the object no longer exists.
+	// Object is the object after the write. It is nil after an error, or if the object no longer exists.
 	Object client.Object
 	// Accepted are the changes that the API server has accepted, in order.
 	Accepted []Accepted
-	// Awaited are the resource versions that the cache must show, in order. An empty one stands for a request that has not changed the object.
+	// Awaited are the resource versions that the cache must show, in order. An empty one stands for a request that didn't change the
+	// object.
 	Awaited []string
-	// Rejected is true if the API server has rejected changes. No other handler is then called in this reconcile.
+	// Rejected is true if the API server has rejected changes. Then no more handlers are called in this reconcile.
 	Rejected bool
 	// Deleted is true if the object no longer exists.
 	Deleted bool
-	// Pending is true if the write has failed. It must be repeated before the next decision.
+	// Pending is true if the write has failed. It must be retried before the next decision.
 	Pending bool
 }
 
 // Accepted are changes that the API server has accepted.
 type Accepted struct {
-	// Whole is true for all changes since the last write, and false for a part: changes that a running handler has flushed, or the changes outside of the status.
+	// Whole is true if these are all changes since the last write. It is false for a part: what a running handler has flushed, or the
+	// changes outside of the status.
 	Whole bool
 	// Before is the object before the write, and Live its essence.
 	Before patch.Converted
 	Live   map[string]any
-	// Changes are the changes of handlers, and Patches are the same changes by handler.
+	// Changes are the handlers' changes, and Patches are the same changes per handler.
 	Changes patch.MergePatch
 	Patches []*HandlerPatch
-	// Stored is the JSON form of the object after the write. It is nil if nothing was sent.
+	// Stored is the JSON form of the object after the write, or nil if nothing was sent.
 	Stored map[string]any
 	// Version is the resource version after the write.
 	Version string
 }
 
-// NewSession returns a session without an object. [Draft.SetBase] sets its object.
+// NewSession returns a session without an object; set it with [Draft.SetBase].
 func (c *Committer) NewSession(memory *Memory) *Session {
 	one := &struct { // one allocation for both
 		Session
@@ -116,15 +119,16 @@ func (c *Committer) NewSession(memory *Memory) *Session {
 	return &one.Session
 }
 
-// Result returns what the last write or flush has done, or the present one so far.
+// Result returns what the last write or flush has done, or the current one so far.
 func (s *Session) Result() Result { return s.result }
 
-// EndCalls is called when all calls of cause handlers have been made. waits is true if the end of the cause must wait for daemons and timers.
+// EndCalls must be called after all calls of cause handlers. waits is true if the cause cannot be completed until daemons and timers have
+// stopped.
 func (s *Session) EndCalls(waits bool) {
 	s.callsEnded = !waits
 }
 
-// IsFinished reports whether the cause is over: all handlers have finished, and the daemons and timers of a deleted object have stopped.
+// IsFinished reports whether the cause is over: all handlers have finished, and a deleted object's daemons and timers have stopped.
 func (s *Session) IsFinished() bool {
 	return s.callsEnded && s.Cause.Reason.HasHandlers() && s.Records.Done()
 }
@@ -140,17 +144,18 @@ func (s *Session) IsAtRest() bool {
 	return !s.Draft.HasChanges() && !s.Cause.OutdatedBaseline && !s.Cause.StalePin && !s.retriesOverlay && !delayed && !s.Records.HasStale(now())
 }
 
-// causeOfStored returns a cause for the object that the API server has stored: other clients may have edited it, and the API server may have altered the changes
-// of handlers.
+// causeOfStored adapts a cause to the stored object, because other clients may have edited it, and the API server may have altered the
+// handlers' changes.
 func (s *Session) causeOfStored(ctx context.Context, c cause.Cause, change *patch.Change) (after cause.Cause, isAltered bool) {
-	if !s.Unmatched && !change.Recovered { // a recovered change may contain changes of other clients
+	if !s.Unmatched && !change.Recovered { // a recovered change may include other clients' changes
 		c, isAltered = s.builder.Detector.MergeStored(c, s.Draft.Content(), change.HandlerPatch, log.FromContext(ctx))
 	}
 	c.Live = s.builder.Detector.Essence.Build(s.Draft.Content())
 	return c, isAltered
 }
 
-// noteAccepted adds what the API server has accepted to the result, and returns the JSON form of the response. Without a response, nothing was sent.
+// noteAccepted adds what the API server has accepted to the result, and returns the JSON form of the response. Without a response, nothing
+// was sent.
 func (s *Session) noteAccepted(change *patch.Change, accepted Accepted, written client.Object) (stored map[string]any, err error) {
 	accepted.Before, accepted.Live, accepted.Changes = s.Draft.base, s.Cause.Live, change.HandlerPatch
 	if accepted.Version = s.Draft.Base().GetResourceVersion(); written != nil {
@@ -179,7 +184,7 @@ func (s *Session) input() Input {
 	}
 }
 
-// noteBaseline records the baseline that was written.
+// noteBaseline remembers the baseline that was written.
 func (s *Session) noteBaseline(written []byte) {
 	if written == nil {
 		return
@@ -189,7 +194,7 @@ func (s *Session) noteBaseline(written []byte) {
 	s.committer.OnBaseline(s.Draft.Base().GetUID(), written)
 }
 
-// warnBaselineTooLarge reports, once for each object, that the object has no room for its last-handled configuration.
+// warnBaselineTooLarge reports, once per object, that the last-handled configuration doesn't fit on the object.
 func (s *Session) warnBaselineTooLarge(ctx context.Context, tx Transaction) {
 	if !tx.BaselineTooLarge || s.memory.LoggedTooLarge {
 		return

@@ -23,9 +23,9 @@ type stateDraft struct {
 	cause           *cause.Cause
 	target          client.Object
 	onlyAnnotations bool
-	added           int // bytes that the changes of handlers add to the annotations
+	added           int // bytes that the handlers' changes add to the annotations
 	tooLarge        bool
-	finished        bool // the write ends the cycle
+	finished        bool // the write completes the cycle
 }
 
 func (b *Builder) newStateDraft(obj client.Object, c *cause.Cause, added int) *stateDraft {
@@ -49,14 +49,14 @@ func metadataOf(obj client.Object) client.Object {
 	return out
 }
 
-// removePin removes the pin, unless this operator stores none. The pin is then that of another operator.
+// removePin removes the pin, unless this operator doesn't store any. Then it belongs to a different operator.
 func (d *stateDraft) removePin() {
 	if !d.builder.Detector.Stateless {
 		d.builder.Pin.Store(d.target, nil)
 	}
 }
 
-// sweep removes the records of handlers that the operator no longer has.
+// sweep removes records of handlers that the operator no longer has.
 func (d *stateDraft) sweep() error {
 	if sweeper, ok := d.builder.Store.(progress.Sweeper); ok {
 		return sweeper.Sweep(d.target, d.builder.HandlerIDs)
@@ -64,7 +64,7 @@ func (d *stateDraft) sweep() error {
 	return nil
 }
 
-// truncateMessages shortens the messages in the records until the object has room for all records.
+// truncateMessages shortens the messages in the records, step by step, as long as the records don't fit on the object.
 func (d *stateDraft) truncateMessages(state *progress.State) error {
 	for _, limit := range []int{256, 32, 0} {
 		if AnnotationsSize(d.target)+d.added <= annotationLimit {
@@ -78,9 +78,9 @@ func (d *stateDraft) truncateMessages(state *progress.State) error {
 	return nil
 }
 
-// storeBaseline stores an essence as the last-handled configuration. If the object has no room for the essence, storeBaseline stores only the digest, which
-// still distinguishes changed from unchanged objects. During a cycle, storeBaseline does not replace a stored essence by a digest. If the API server then
-// rejects the records, the engine keeps them in memory.
+// storeBaseline stores an essence as the last-handled configuration. If it doesn't fit on the object, only its digest is stored, which is
+// enough to detect changes. During a cycle, though, a stored essence is never replaced with a digest. If the API server then rejects the
+// records, the engine keeps them in memory.
 func (d *stateDraft) storeBaseline(of map[string]any, running bool) error {
 	text, err := d.cause.EncodeEssence(of)
 	if err != nil {
@@ -113,7 +113,7 @@ func (d *stateDraft) supersede(digest string, superseded []byte) error {
 	})
 }
 
-// storeCyclePin stores the essence that is being handled, for the next reconciles.
+// storeCyclePin stores the essence that is being handled, so that the next reconciles know it.
 func (d *stateDraft) storeCyclePin(handled map[string]any) error {
 	pin, err := d.cause.PinOf(handled)
 	if err != nil {
@@ -122,7 +122,7 @@ func (d *stateDraft) storeCyclePin(handled map[string]any) error {
 	return d.storePin(pin)
 }
 
-// storePinAhead stores the essence that is being handled, before any record.
+// storePinAhead stores the essence that is being handled before any record is stored.
 func (d *stateDraft) storePinAhead(handled map[string]any) error {
 	pin, err := d.cause.PinOf(handled)
 	if err != nil || pin == nil {
@@ -132,8 +132,8 @@ func (d *stateDraft) storePinAhead(handled map[string]any) error {
 	return d.storePin(pin)
 }
 
-// storePin stores a pin. If the object has no room for the essences of the pin, or must not contain them, storePin stores the pin without
-// them. If p is nil, it removes the stored pin.
+// storePin stores a pin, without its essences if they don't fit on the object or must not be stored there. If p is nil, it removes the
+// stored pin.
 func (d *stateDraft) storePin(p *cause.Pin) error {
 	if p == nil {
 		d.removePin()
@@ -156,15 +156,15 @@ func (d *stateDraft) storePin(p *cause.Pin) error {
 	return nil
 }
 
-// The API server limits the total size of all annotations of an object to annotationLimit. Other clients need room, too, so the engine stores optional data
-// only up to annotationBudget. The last-handled configuration may use the whole limit, as in kopf.
+// The API server limits the total size of an object's annotations to annotationLimit. Other clients need room, too, so the engine stores
+// optional data only up to annotationBudget. The last-handled configuration may use the whole limit, as in kopf.
 const (
 	annotationLimit  = 256 << 10
 	annotationBudget = 240 << 10
 )
 
-// newBaseline returns the baseline of the target if it differs from the baseline of the object, or if another client has restored an old
-// baseline. Otherwise, it returns nil.
+// newBaseline returns the target's baseline if it differs from the object's, or if another client has restored an old one. Otherwise it
+// returns nil.
 func (d *stateDraft) newBaseline(obj client.Object) []byte {
 	stored := d.builder.Baseline.Fetch(d.target)
 	if !d.cause.RestoredBaseline && bytes.Equal(stored, d.builder.Baseline.Fetch(obj)) {
@@ -173,7 +173,7 @@ func (d *stateDraft) newBaseline(obj client.Object) []byte {
 	return stored
 }
 
-// diff returns the patch that changes the object to the target, and stamps it.
+// diff returns the patch that turns the object into the target, and stamps it.
 func (d *stateDraft) diff(obj client.Object, content map[string]any) (patch.MergePatch, error) {
 	if d.onlyAnnotations {
 		doc := patch.DiffAnnotations(obj.GetAnnotations(), d.target.GetAnnotations())
@@ -193,8 +193,8 @@ func (d *stateDraft) diff(obj client.Object, content map[string]any) (patch.Merg
 	return doc, nil
 }
 
-// removeFields replaces the removal of all annotations, or of the whole status, by the removal of each known field. Other clients may have added fields since
-// the object was read.
+// removeFields replaces the removal of all annotations, or of the whole status, with the removal of each known field. Other clients may
+// have added fields since the object was read.
 func removeFields(doc patch.MergePatch, content map[string]any) patch.MergePatch {
 	target := doc.Apply(content)
 	for _, path := range [][]string{{"metadata", "annotations"}, {"status"}} {
@@ -215,8 +215,8 @@ func removeFields(doc patch.MergePatch, content map[string]any) patch.MergePatch
 	return doc
 }
 
-// stamp returns the change of the object's stamp that belongs into a patch of the framework, so that a copy of the object does not pass for the object. The value is nil
-// to remove the stamp. A stamp is never a reason for a request: an empty patch stays empty, and a patch of the status alone stays one request.
+// stamp returns the stamp for a framework patch, so that a copy of the object isn't taken for the object itself. A nil value removes the
+// stamp. A stamp is never a reason for a request: an empty patch stays empty, and a patch of only the status stays one request.
 func (d *stateDraft) stamp(doc patch.MergePatch, obj client.Object) (key string, value any, changed bool) {
 	if d.builder.Stamps == (progress.Stamps{}) || len(doc) == 0 || d.finished && d.cause.Reason == cause.Delete {
 		return "", nil, false
@@ -231,14 +231,14 @@ func (d *stateDraft) stamp(doc patch.MergePatch, obj client.Object) (key string,
 	isTooLarge := !isStamped && AnnotationsSize(d.target)+d.added+len(key)+len(digest) > annotationLimit // the baseline is more important
 	switch {
 	case baseline == nil && !isRunning:
-		return key, nil, isStamped && !d.hasRecords() // the object carries no state any more
+		return key, nil, isStamped && !d.hasRecords() // nothing is stored on the object any more
 	case before == digest, isTooLarge:
 		return key, nil, false
 	}
 	return key, digest, true
 }
 
-// hasRecords reports whether the target has the record of a handler.
+// hasRecords reports whether the target has a record of any handler.
 func (d *stateDraft) hasRecords() bool {
 	return slices.ContainsFunc(d.builder.HandlerIDs, func(id string) bool {
 		record, err := d.builder.Store.Fetch(d.target, id)
@@ -246,8 +246,9 @@ func (d *stateDraft) hasRecords() bool {
 	})
 }
 
-// disown returns the patch that removes the state of another object from a copy of it; nil if the state belongs to the object. If the object has no stamp of its
-// own, all its state was copied. Otherwise, another client has put the other object's baseline back, and the stamp says which one the object has had.
+// disown returns the patch that removes a different object's state from a copy of it, or nil if the state is the object's own. If the
+// object doesn't have its own stamp, all of its state was copied. Otherwise another client has put the other object's baseline back, and
+// the stamp says which one the object had.
 func (b *Builder) disown(obj client.Object, content map[string]any) (patch.MergePatch, error) {
 	copied, own := b.isCopied(obj)
 	if !copied {
@@ -270,19 +271,19 @@ func (b *Builder) disown(obj client.Object, content map[string]any) (patch.Merge
 	return removeFields(patch.Diff(content, without), content), nil
 }
 
-// isCopied reports whether the baseline of an object, or the absence of one, belongs to another object. own is the digest of the baseline that the object has
-// had; it is empty if the object never had any state of its own.
+// isCopied reports whether an object's baseline, or its absence, comes from a different object. own is the digest of the object's own last
+// baseline, and empty if the object never had state of its own.
 func (b *Builder) isCopied(obj client.Object) (copied bool, own string) {
 	own, _, others := b.Stamps.Read(obj)
 	if len(others) == 0 {
 		return false, own
 	}
-	// A baseline that fits no stamp is that of an operator that writes no stamps: Python kopf, or an earlier version.
+	// A baseline that fits no stamp comes from an operator that doesn't write stamps: Python kopf, or an earlier version.
 	found := essence.BaselineDigest(b.Baseline.Fetch(obj))
 	return own != found && slices.Contains(others, found), own
 }
 
-// AnnotationsSize returns the number of bytes of all annotations of an object.
+// AnnotationsSize returns the size of an object's annotations in bytes.
 func AnnotationsSize(obj client.Object) int {
 	size := 0
 	for key, value := range obj.GetAnnotations() {

@@ -13,8 +13,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Write sends all changes of handlers and of the framework since the last write. It sends nothing if the object already contains them. report adds the conditions
-// that report handlers to the draft; it is called again after a rejection. If the result is pending, the next reconcile must begin with a repetition.
+// Write sends all changes of handlers and the framework since the last write, or nothing if the object already contains them. report adds
+// the conditions that report handlers to the draft, and is called again after a rejection. If the result is pending, the next reconcile
+// must retry the write before anything else.
 func (s *Session) Write(ctx context.Context, report func(context.Context)) (Result, error) {
 	s.result = Result{}
 	var written client.Object
@@ -39,7 +40,7 @@ func (s *Session) Write(ctx context.Context, report func(context.Context)) (Resu
 	return s.result, err
 }
 
-// tryWrite makes one attempt to write the change. It returns true if the change must be written again, in a different form.
+// tryWrite tries once to write the change. It returns true if the change must be written again in a different form.
 func (s *Session) tryWrite(ctx context.Context, report func(context.Context)) (written client.Object, again bool, err error) {
 	if s.writing.isolated != nil {
 		if err := s.continueIsolation(ctx); err != nil {
@@ -69,7 +70,7 @@ func (s *Session) tryWrite(ctx context.Context, report func(context.Context)) (w
 	case errors.Is(err, patch.ErrGone), errors.Is(err, progress.ErrConflict):
 		return nil, false, err
 	case IsRejected(err) && len(s.writing.change.FrameworkPatch) > 0 && s.committer.Remote == nil:
-		// Handlers and deletions do not wait until the API server accepts the framework's part.
+		// Neither handlers nor deletions wait until the framework's part is accepted.
 		if err := s.keepInMemory(ctx, s.writing.change, err); err != nil || s.writing.change.RemoveFinalizer != "" {
 			return nil, true, err
 		}
@@ -81,7 +82,7 @@ func (s *Session) tryWrite(ctx context.Context, report func(context.Context)) (w
 	return nil, false, s.failed(err)
 }
 
-// prepare builds the change that contains all changes since the last write.
+// prepare builds the change with everything since the last write.
 func (s *Session) prepare(ctx context.Context, report func(context.Context)) error {
 	tx, err := s.build(ctx, report)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *Session) prepare(ctx context.Context, report func(context.Context)) err
 	return nil
 }
 
-// build builds the transaction for all changes since the last write.
+// build returns the transaction for all changes since the last write.
 func (s *Session) build(ctx context.Context, report func(context.Context)) (Transaction, error) {
 	if s.Draft.base.Object == s.Draft.stored.Object { // the overlay may be new
 		if err := s.Draft.applyOverlay(); err != nil {
@@ -168,8 +169,8 @@ func (s *Session) accept(ctx context.Context, written client.Object) (client.Obj
 	return written, nil
 }
 
-// storeCorrection stores the baseline again after the API server has altered the changes of handlers, for example by dropping an unknown field.
-// Otherwise, every later reconcile would detect the difference as an update.
+// storeCorrection stores the baseline again after the API server has altered handlers' changes, for example because it dropped an unknown
+// field. Otherwise, every later reconcile would take the difference for an update.
 func (s *Session) storeCorrection(ctx context.Context) error {
 	tx, err := s.builder.BuildCorrection(s.Draft.Base(), s.Draft.Content(), &s.Cause, s.IsFinished())
 	if err != nil {
@@ -189,7 +190,7 @@ func (s *Session) storeCorrection(ctx context.Context) error {
 	case errors.Is(err, patch.ErrGone), errors.Is(err, progress.ErrConflict):
 		return err
 	case err != nil:
-		s.writing.change, s.writing.handled, s.writing.baseline = change, tx.Handled, tx.NewBaseline // the next reconcile repeats the correction
+		s.writing.change, s.writing.handled, s.writing.baseline = change, tx.Handled, tx.NewBaseline // the next reconcile retries the correction
 		return s.failed(err)
 	case written == nil:
 		return nil
@@ -205,12 +206,12 @@ func (s *Session) storeCorrection(ctx context.Context) error {
 	return err
 }
 
-// specFirst returns the transaction that must be written first. This is the given one, unless handlers change the spec, and the status says which generation the
-// operator has observed. Then it is only the part outside of the status, and specFirst sets s.writing.spec. The next transaction writes the status with the new
-// generation, and the records after it.
+// specFirst returns the transaction that must be written first, which is usually the given one. But if handlers change the spec and the
+// status says which generation the operator has observed, the part outside of the status goes first, and specFirst sets s.writing.spec. The
+// next transaction writes the status with the new generation, and then the records.
 //
-// The part outside of the status also amends the baseline, and pins the object. After a crash, the handlers are called again, and their changes are not an
-// update.
+// The first part includes the amended baseline and the pin. So after a crash, the handlers are called again, and their changes don't count
+// as an update.
 func (s *Session) specFirst(ctx context.Context, tx Transaction) (Transaction, error) {
 	s.writing.spec = nil
 	seen := s.Draft.Base().GetGeneration()
@@ -230,7 +231,7 @@ func (s *Session) specFirst(ctx context.Context, tx Transaction) (Transaction, e
 	return first, nil
 }
 
-// acceptSpec continues the session after the first part of its changes was written. The status is still pending.
+// acceptSpec continues the session once the part outside of the status is written. The status is still pending.
 func (s *Session) acceptSpec(ctx context.Context, written client.Object) error {
 	change := s.writing.change
 	var patches []*HandlerPatch
@@ -263,9 +264,9 @@ func (s *Session) acceptSpec(ctx context.Context, written client.Object) error {
 	return nil
 }
 
-// pinAhead stores the pin before a request that changes status fields of the essence. A later request stores the records and the baseline. If the
-// process ended between these two requests without a pin, the next process would handle the new status as the changed state. Handlers for the old state might
-// then no longer match.
+// pinAhead stores the pin before a request that changes status fields of the essence, because records and baseline follow only in a later
+// request. Without the pin, a crash between the two would let the next process take the new status for the changed state, and handlers for
+// the old state might no longer match.
 func (s *Session) pinAhead(ctx context.Context, changed patch.MergePatch) error {
 	if !s.builder.HasStatus || s.Gone || s.memory.Overlay != nil || s.Cause.PinnedDigest != "" || s.Cause.Reason != cause.Create && s.Cause.Reason != cause.Update {
 		return nil

@@ -11,9 +11,9 @@ import (
 
 const envAssets = "KUBEBUILDER_ASSETS"
 
-// Assets returns the absolute path of the directory with the binaries of etcd and kube-apiserver. If the environment variable KUBEBUILDER_ASSETS is set,
-// Assets returns its value. Otherwise, Assets searches bin/controlplane in the current directory and in the directory of this source file, and in all
-// directories above them. If a binary is missing, Assets returns an error that describes how to build it.
+// Assets returns the absolute path of the directory with the etcd and kube-apiserver binaries: the value of the environment variable
+// KUBEBUILDER_ASSETS if it is set, or else a bin/controlplane directory. Assets looks for the latter in the current directory, in the
+// directory of this source file, and in all directories above them. If a binary is missing, the error explains how to build it.
 func Assets() (string, error) {
 	if dir := os.Getenv(envAssets); dir != "" {
 		dir, err := filepath.Abs(dir)
@@ -37,8 +37,8 @@ func Assets() (string, error) {
 	return findAssets(starts...)
 }
 
-// Exports returns shell commands that set up kubectl for a server: KUBECONFIG and, if necessary, a PATH with the
-// directory of the built kubectl.
+// Exports returns shell commands that set up kubectl for a server: KUBECONFIG and, if kubectl is not in the PATH, a PATH with the directory
+// of the one we built.
 func Exports(kubeconfig string) []string {
 	exports := []string{"export KUBECONFIG=" + kubeconfig}
 	if _, err := exec.LookPath("kubectl"); err == nil {
@@ -50,7 +50,7 @@ func Exports(kubeconfig string) []string {
 	return exports
 }
 
-// findAssets searches bin/controlplane in each start directory and in the directories above it.
+// findAssets looks for bin/controlplane in each start directory and in the directories above it.
 func findAssets(starts ...string) (string, error) {
 	for _, start := range starts {
 		for dir := start; ; dir = filepath.Dir(dir) {
@@ -67,7 +67,6 @@ func findAssets(starts ...string) (string, error) {
 		"or set %s to a directory with both binaries", starts, envAssets)
 }
 
-// checkBinaries returns an error for each missing binary.
 func checkBinaries(dir string) error {
 	var errs []error
 	for _, name := range []string{"etcd", "kube-apiserver"} {

@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// auditPolicy records the bodies of write requests. It omits requests of the server itself, and requests for leases, Events, tokens and access reviews.
+// auditPolicy records write requests with their bodies. It leaves out requests that the server sends itself, and requests for leases,
+// Events, tokens and access reviews.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -45,11 +46,11 @@ func (cp *ControlPlane) configureAudit(flags *envtest.Arguments) error {
 		Set("audit-log-path", cp.path("audit.log")).
 		Set("audit-log-mode", "blocking").
 		Set("audit-log-format", "json").
-		Set("audit-log-maxsize", "1000000") // maximum size of the log in megabytes, large enough to prevent a rotation
+		Set("audit-log-maxsize", "1000000") // megabytes, so many that the log is never rotated
 	return nil
 }
 
-// auditSize returns the size of the audit log, or 0 if it does not exist yet.
+// auditSize returns the size of the audit log, or 0 if it doesn't exist yet.
 func (cp *ControlPlane) auditSize() (int64, error) {
 	info, err := os.Stat(cp.path("audit.log"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -63,18 +64,18 @@ func (cp *ControlPlane) auditSize() (int64, error) {
 
 // A Request is a completed write request from the audit log.
 type Request struct {
-	Time        time.Time // time at which the request arrived
+	Time        time.Time // when the request arrived
 	Verb        string    // create, update, patch, delete or deletecollection
 	User        string
 	UserAgent   string
-	URI         string // URI with the query, such as fieldManager and dryRun
-	Group       string // API group; empty for the core group
+	URI         string // includes the query, such as fieldManager and dryRun
+	Group       string // empty for the core group
 	Resource    string // plural name
 	Subresource string
 	Namespace   string
-	Name        string // name of the object; empty if the server generates it from generateName
-	Code        int    // status code of the response
-	// Body is the object without its managedFields, the patch, or the options of a deletion. It is nil if the request had no body.
+	Name        string // the object's name; empty if the server generates it from generateName
+	Code        int    // the response's status code
+	// Body is the object without its managedFields, the patch, or the delete options. It is nil if the request had no body.
 	Body json.RawMessage
 }
 
@@ -84,14 +85,14 @@ type AuditTail struct {
 	offset int64
 }
 
-// AuditSinceStart returns a tail that starts with the first write request after Start. It requires Options.Audit. The log omits requests of the server
-// itself, and requests for leases, Events, tokens and access reviews.
+// AuditSinceStart returns a tail that starts with the first write request after Start. It requires Options.Audit. Requests that the server
+// sends itself, and requests for leases, Events, tokens and access reviews are not logged.
 func (cp *ControlPlane) AuditSinceStart() *AuditTail {
 	return &AuditTail{cp: cp, offset: cp.auditStart}
 }
 
-// Next returns the requests since the last call, in the order of their completion. The server records a request before it completes the response. A
-// request is therefore recorded before its client receives the response. Requests with responses above 4 KiB may be recorded a moment later.
+// Next returns the requests since the last call, in the order in which they completed. The server records a request before it completes the
+// response, so the client can't be faster. Requests with responses above 4 KiB are an exception: they may be recorded a moment later.
 func (t *AuditTail) Next() ([]Request, error) {
 	if !t.cp.audited {
 		return nil, errors.New("control plane: the audit log is disabled: set Options{Audit: true}")

@@ -21,14 +21,14 @@ import (
 
 const (
 	controllerManager = "kube-controller-manager"
-	// ControllersUser is the user name of the controllers in the audit log.
+	// ControllersUser is the user name under which the controllers appear in the audit log.
 	ControllersUser = "system:" + controllerManager
 )
 
-// ErrNoControllers is returned if Options.Controllers is set and kube-controller-manager is missing.
+// ErrNoControllers is returned if Options.Controllers is set, but kube-controller-manager is missing.
 var ErrNoControllers = errors.New("kube-controller-manager not found")
 
-// controllers lists the enabled controllers. Each additional controller adds watches and writes.
+// controllers lists the enabled controllers. Keep it short, because each controller adds watches and writes.
 var controllers = []string{
 	"deployment-controller",
 	"garbage-collector-controller",
@@ -36,13 +36,13 @@ var controllers = []string{
 	"replicaset-controller",
 }
 
-// A process is a running program that envtest cannot start.
+// A process is a running program that envtest can't start.
 type process struct {
 	cmd   *exec.Cmd
-	ended chan struct{} // channel that is closed when the process has ended
+	ended chan struct{} // closed when the process has exited
 }
 
-// hasControllers returns an error if the directory lacks kube-controller-manager.
+// hasControllers returns an error if kube-controller-manager is not in the directory.
 func hasControllers(assets string) error {
 	err := checkProgram(filepath.Join(assets, controllerManager))
 	switch {
@@ -55,8 +55,8 @@ func hasControllers(assets string) error {
 	return fmt.Errorf("control plane: %w: run `make controller-manager` in the root of the repository: %w", ErrNoControllers, err)
 }
 
-// startControllers starts kube-controller-manager and waits until it is healthy. The caller must install the CRDs first, because the
-// garbage collector discovers new kinds only every half minute.
+// startControllers starts kube-controller-manager and waits until it is healthy. The CRDs must already be installed, because the garbage
+// collector discovers new kinds only every half minute.
 func (cp *ControlPlane) startControllers(assets string) error {
 	timeout, err := serverStartTimeout()
 	if err != nil {
@@ -110,13 +110,13 @@ func (cp *ControlPlane) controllersArgs(port string) ([]string, error) {
 		"--bind-address=127.0.0.1",
 		"--secure-port=" + port,
 		"--cert-dir=" + cp.path(controllerManager),
-		"--kube-api-qps=500", // tests must not wait for the rate limit of the client
+		"--kube-api-qps=500", // tests must not wait for the client's rate limit
 		"--kube-api-burst=1000",
 		"--profiling=false",
 	}, nil
 }
 
-// spawn starts a program as the process of the controllers. The reaper stops the program.
+// spawn starts a program as the controllers' process. The reaper stops it.
 func (cp *ControlPlane) spawn(binary string, args []string) error {
 	program, err := cp.guard.WrapCommand(binary)
 	if err != nil {
@@ -178,7 +178,7 @@ func (cp *ControlPlane) controllersHealth(ctx context.Context, port string) erro
 	return nil
 }
 
-// freePort returns a port without a listener. If another program takes the port before kube-controller-manager does, Start tries again.
+// freePort returns a free port. If a different program takes it before kube-controller-manager does, Start tries again.
 func freePort() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -16,13 +16,14 @@ const requestTotal = "apiserver_request_total"
 
 var writeVerbs = []string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 
-// Counts are numbers of requests by verb and status code, such as {"PATCH 200": 3}. The verbs are the verbs of the metric: POST, PUT, PATCH, APPLY
-// (server-side apply, not counted as PATCH), DELETE and DELETECOLLECTION. Dry runs are separate, such as {"PATCH 200 dry-run": 1}.
+// Counts are numbers of requests by verb and status code, such as {"PATCH 200": 3}. The verbs are those of the metric: POST, PUT, PATCH,
+// APPLY (server-side apply, not counted as PATCH), DELETE and DELETECOLLECTION. Dry runs are counted separately, such as {"PATCH 200
+// dry-run": 1}.
 type Counts map[string]int
 
-// Writes returns the number of completed write requests for a plural resource name or one of its subresources, from the metric
-// apiserver_request_total. Resources of the same name in several groups are counted together. Large responses are counted with the
-// same delay as in [AuditTail.Next].
+// Writes returns how many write requests for a plural resource name or one of its subresources have completed, according to the metric
+// apiserver_request_total. It adds up resources of the same name in different groups. Requests with large responses are counted as late as
+// they appear in [AuditTail.Next].
 func (cp *ControlPlane) Writes(ctx context.Context, resource, subresource string) (Counts, error) {
 	text, err := cp.get(ctx, "/metrics")
 	if err != nil {
@@ -37,7 +38,7 @@ func (cp *ControlPlane) Writes(ctx context.Context, resource, subresource string
 }
 
 func parseCounts(text []byte, resource, subresource string) (Counts, error) {
-	// Parsing only the lines of this metric is faster, because the text has tens of thousands of other lines.
+	// Parse only the lines of this metric, because the text has tens of thousands of others.
 	var family bytes.Buffer
 	family.WriteString("# TYPE " + requestTotal + " counter\n")
 	for line := range bytes.Lines(text) {
@@ -77,7 +78,7 @@ func label(metric *dto.Metric, name string) string {
 	return ""
 }
 
-// Since returns the differences from earlier counts, without zeros. If there were no requests in between, it returns empty counts.
+// Since returns the differences from earlier counts, without zeros. If there were no requests in between, the result is empty.
 func (c Counts) Since(before Counts) Counts {
 	added := Counts{}
 	for key, n := range c {
@@ -91,7 +92,7 @@ func (c Counts) Since(before Counts) Counts {
 // Total returns the number of all requests.
 func (c Counts) Total() int { return c.Succeeded() + c.Failed() }
 
-// Succeeded returns the number of requests with a status code 2xx.
+// Succeeded returns the number of requests with a 2xx status code.
 func (c Counts) Succeeded() int { return c.sum(true) }
 
 // Failed returns the number of requests with any other status code, such as conflicts.

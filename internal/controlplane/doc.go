@@ -1,5 +1,5 @@
-// Package controlplane runs a real kube-apiserver and etcd on this machine, for the tests, the demo and the examples of this repository. Tests of users
-// use package kopftest. Both packages use package reaper to stop the servers.
+// Package controlplane runs a real kube-apiserver and etcd on this machine, for the tests, the demo and the examples of this repository.
+// Users' tests have package kopftest instead. Both packages rely on package reaper to stop the servers.
 //
 //	cp, err := controlplane.Start(controlplane.Options{
 //		CRDPaths: []string{"config/crd"},
@@ -19,23 +19,23 @@
 //
 // # Concepts
 //
-// Start creates a temporary directory, and starts the reaper, etcd and kube-apiserver. It then installs the CRDs and optionally starts
+// Start creates a temporary directory, and starts the reaper, etcd and kube-apiserver. It then installs the CRDs and, if asked to, starts
 // kube-controller-manager. Stop makes the reaper kill the servers and remove the directory. Each control plane has its own ports, data and
 // certificates, so several can run at the same time.
 //
-// On Linux and macOS, the reaper also stops the servers if this process ends without Stop. Examples are Ctrl-C, a
-// panic, a timeout of go test, and SIGKILL, even during Start.
+// On Linux and macOS, the reaper even stops the servers if this process exits without Stop: after Ctrl-C, a panic, a timeout of go test, or
+// SIGKILL, and even during Start.
 //
 // # Requirements
 //
-// "make controlplane" and "make controller-manager" build the binaries. The environment variable KUBEBUILDER_ASSETS can name another directory with
-// these binaries. The machine needs /bin/sh, and the temporary directory must allow executables. The start timeout of each server is 60 seconds. The
-// environment variable KUBEBUILDER_CONTROLPLANE_START_TIMEOUT overrides this timeout.
+// "make controlplane" and "make controller-manager" build the binaries. The environment variable KUBEBUILDER_ASSETS can point to a
+// different directory with these binaries. The machine needs /bin/sh, and the temporary directory must allow executables. Each server has
+// 60 seconds to start, or the time in the environment variable KUBEBUILDER_CONTROLPLANE_START_TIMEOUT.
 //
 // # Caveats
 //
 //   - Without Options.Controllers, there is no garbage collection, and namespaces are not removed. Pods never run.
-//   - The garbage collector detects CRDs that are installed after Start within half a minute.
-//   - The audit log contains full bodies, also of Secrets. It grows in the temporary directory until Stop.
-//   - On systems other than Linux and macOS, the servers outlive a process that ends without Stop.
+//   - If CRDs are installed after Start, the garbage collector may take half a minute to detect them.
+//   - The audit log contains full bodies, even those of Secrets. It grows in the temporary directory until Stop.
+//   - On other systems than Linux and macOS, the servers outlive a process that exits without Stop.
 package controlplane

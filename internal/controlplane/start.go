@@ -27,36 +27,36 @@ import (
 const (
 	startTimeout = 60 * time.Second
 	stopTimeout  = 20 * time.Second
-	// attempts is the maximum number of starts, because another program may take a free port before a server uses it.
+	// attempts limits how often Start tries again after a different program has taken a port before a server could use it.
 	attempts = 3
 
 	envStartTimeout = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT"
 )
 
-// Options configure a control plane. The zero value starts a control plane without CRDs, audit log and controllers.
+// Options configure a control plane. By default, it has no CRDs, no audit log and no controllers.
 type Options struct {
-	// CRDPaths are files and directories with CRDs to install. If one of them does not exist, Start returns an error.
+	// CRDPaths are files and directories with CRDs to install. If one of them doesn't exist, Start returns an error.
 	CRDPaths []string
 	// CRDs are installed in addition to CRDPaths. Start does not modify them.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
 	// Audit records all write requests with their bodies, for [ControlPlane.AuditSinceStart].
 	Audit bool
-	// Args are flags of kube-apiserver without dashes, such as {"feature-gates": {"WatchList=false"}}. They replace the defaults of envtest. A
-	// flag without values is removed.
+	// Args are kube-apiserver flags without dashes, such as {"feature-gates": {"WatchList=false"}}. They replace envtest's defaults. A flag
+	// without values is removed.
 	Args map[string][]string
-	// Controllers starts kube-controller-manager in addition, with the garbage collector and the controllers of Deployments, ReplicaSets and
+	// Controllers also starts kube-controller-manager, with the garbage collector and the controllers of Deployments, ReplicaSets and
 	// namespaces. If the binary is missing, Start returns [ErrNoControllers].
 	Controllers bool
 }
 
 // A ControlPlane is a running kube-apiserver with etcd.
 type ControlPlane struct {
-	// Config connects as administrator, without a client-side rate limit.
+	// Config connects as an administrator, without a client-side rate limit.
 	Config *rest.Config
 
-	dir         string // directory with all files of the control plane
+	dir         string // all files of the control plane
 	plane       envtest.ControlPlane
-	controllers *process // kube-controller-manager; nil if it was not started
+	controllers *process // kube-controller-manager; nil if it wasn't started
 	guard       *reaper.Reaper
 	kubeconfig  []byte
 	client      *http.Client
@@ -69,7 +69,7 @@ type ControlPlane struct {
 
 var errPortTaken = errors.New("another program uses the port: try again")
 
-// Start starts a control plane and returns when the CRDs are served. The caller must call Stop.
+// Start starts a control plane and returns once the CRDs are served. The caller must call Stop.
 func Start(opts Options) (*ControlPlane, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
@@ -91,7 +91,8 @@ func Start(opts Options) (*ControlPlane, error) {
 	}
 }
 
-// StartContext is like Start, but returns when the context is cancelled. The servers then stop as soon as Start has finished, or when this process ends.
+// StartContext is like Start, but returns early if the context is cancelled. The servers then stop as soon as Start has finished, or when
+// this process exits.
 func StartContext(ctx context.Context, opts Options) (*ControlPlane, error) {
 	type result struct {
 		cp  *ControlPlane
@@ -146,7 +147,7 @@ func (cp *ControlPlane) run(assets string, opts Options) error {
 	if cp.client, err = rest.HTTPClientFor(cp.Config); err != nil {
 		return err
 	}
-	// The server is healthy before the default namespace exists.
+	// The server is healthy even before the default namespace exists.
 	var last error
 	if err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, startTimeout, true,
 		func(ctx context.Context) (bool, error) {
@@ -169,7 +170,7 @@ func (cp *ControlPlane) run(assets string, opts Options) error {
 	return err
 }
 
-// launch starts etcd and kube-apiserver. The servers log to files, for error messages.
+// launch starts etcd and kube-apiserver. Their logs go to files, from which error messages quote.
 func (cp *ControlPlane) launch(assets string, opts Options) error {
 	timeout, err := serverStartTimeout()
 	if err != nil {
@@ -226,7 +227,7 @@ func (cp *ControlPlane) launch(assets string, opts Options) error {
 	return nil
 }
 
-// serverStartTimeout returns the start timeout of a server: the value of the environment variable or the default.
+// serverStartTimeout returns how long a server may take to start.
 func serverStartTimeout() (time.Duration, error) {
 	value := os.Getenv(envStartTimeout)
 	if value == "" {
@@ -239,7 +240,7 @@ func serverStartTimeout() (time.Duration, error) {
 	return timeout, nil
 }
 
-// explain adds the last lines of a server log to an error. It uses the first log that is not empty.
+// explain adds the end of a server log to an error. It uses the first log that isn't empty.
 func (cp *ControlPlane) explain(err error, build string, servers ...string) error {
 	for _, server := range servers {
 		log, readErr := os.ReadFile(cp.path(server + ".log"))
@@ -288,8 +289,7 @@ func (cp *ControlPlane) Stop() error {
 		if cp.client != nil {
 			cp.client.CloseIdleConnections()
 		}
-		// kube-apiserver would wait for the watches of its clients before it stops. The data of the server is no
-		// longer needed, so the reaper kills the server.
+		// Before it stops, kube-apiserver would wait for its clients' watches. Its data is no longer needed, so the reaper kills it.
 		cp.guard.Stop()
 		err := cp.plane.Stop()
 		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
@@ -303,13 +303,14 @@ func (cp *ControlPlane) Stop() error {
 	return cp.stopErr
 }
 
-// WriteKubeconfig writes a kubeconfig with the permissions of [ControlPlane.Config], readable only by the user. It replaces an existing file.
+// WriteKubeconfig writes a kubeconfig with the permissions of [ControlPlane.Config]. It replaces an existing file. Only the user can read
+// the new one.
 func (cp *ControlPlane) WriteKubeconfig(path string) error {
 	fail := func(err error) error {
 		return fmt.Errorf("control plane: write the kubeconfig (is %s a writable directory?): %w",
 			filepath.Dir(path), err)
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".kubeconfig-") // os.CreateTemp uses mode 0600
+	file, err := os.CreateTemp(filepath.Dir(path), ".kubeconfig-") // with mode 0600
 	if err != nil {
 		return fail(err)
 	}
@@ -324,7 +325,7 @@ func (cp *ControlPlane) WriteKubeconfig(path string) error {
 	return nil
 }
 
-// Log returns the log of etcd, kube-apiserver or kube-controller-manager. It returns an error if the server was not started, and after Stop.
+// Log returns the log of etcd, kube-apiserver or kube-controller-manager. It returns an error if the server wasn't started, and after Stop.
 func (cp *ControlPlane) Log(server string) (string, error) {
 	log, err := os.ReadFile(cp.path(server + ".log"))
 	if err != nil {
@@ -337,7 +338,7 @@ func (cp *ControlPlane) path(name string) string {
 	return filepath.Join(cp.dir, name)
 }
 
-// get sends a GET request to kube-apiserver and returns the body. It returns an error for every status other than 200.
+// get sends a GET request to kube-apiserver and returns the body. Any status other than 200 is an error.
 func (cp *ControlPlane) get(ctx context.Context, path string) ([]byte, error) {
 	address, err := url.JoinPath(cp.Config.Host, path)
 	if err != nil {

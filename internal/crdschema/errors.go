@@ -10,7 +10,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
 
-// validationErrors converts the errors of a schema validation to the errors of a real server.
+// validationErrors converts schema validation errors to those that a real server returns.
 func validationErrors(path *field.Path, result *validate.Result) (out field.ErrorList) {
 	for _, err := range result.Errors {
 		var failure *openapierrors.Validation

@@ -22,7 +22,7 @@ type Schema struct {
 	whole, status *validate.SchemaValidator
 }
 
-// New converts the schema of a version of a CustomResourceDefinition.
+// New converts the schema of one CustomResourceDefinition version.
 func New(props *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
 	internal := &apiextensions.JSONSchemaProps{}
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
@@ -45,7 +45,7 @@ func newValidator(schema *structural.Structural) *validate.SchemaValidator {
 	return validate.NewSchemaValidator(model, nil, "", strfmt.Default)
 }
 
-// setIntOrStringTypes sets the types of fields that may be integers or strings.
+// setIntOrStringTypes sets the types of fields that accept integers and strings.
 func setIntOrStringTypes(model *spec.Schema) {
 	if model == nil {
 		return
@@ -65,20 +65,21 @@ func setIntOrStringTypes(model *spec.Schema) {
 	}
 }
 
-// PruneAndDefault removes unknown fields and forbidden null values, and sets defaults. It modifies the object.
+// PruneAndDefault removes unknown fields and forbidden nulls, and sets defaults. It modifies the object.
 func (s *Schema) PruneAndDefault(obj map[string]any) {
 	pruning.Prune(obj, s.schema, true)
 	dropNulls(obj, s.schema)
 	setDefaults(obj, s.schema)
 }
 
-// PruneAndDefaultApplied is PruneAndDefault for the result of a server-side apply, which keeps forbidden null values: the validation rejects them.
+// PruneAndDefaultApplied is PruneAndDefault for the result of a server-side apply. It keeps forbidden nulls, which the validation then
+// rejects.
 func (s *Schema) PruneAndDefaultApplied(obj map[string]any) {
 	pruning.Prune(obj, s.schema, true)
 	setDefaults(obj, s.schema)
 }
 
-// Validate validates an object. For the status subresource, it validates only the status, and duplicates in lists of type set and map.
+// Validate validates an object. A write to the status subresource only validates the status, and lists of type set and map for duplicates.
 func (s *Schema) Validate(obj map[string]any, subresource string) field.ErrorList {
 	status, has := obj["status"]
 	switch {
@@ -91,7 +92,7 @@ func (s *Schema) Validate(obj map[string]any, subresource string) field.ErrorLis
 	}
 }
 
-// fieldSchema returns the schema of a field, or nil if the field has none.
+// fieldSchema returns a field's schema, or nil if it has none.
 func fieldSchema(schema *structural.Structural, name string) *structural.Structural {
 	if schema == nil {
 		return nil
@@ -112,7 +113,7 @@ func itemSchema(schema *structural.Structural) *structural.Structural {
 	return schema.Items
 }
 
-// dropNulls removes null values of fields that are not nullable, unless they have a default.
+// dropNulls removes nulls from fields that aren't nullable, unless the fields have a default.
 func dropNulls(value any, schema *structural.Structural) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -131,7 +132,7 @@ func dropNulls(value any, schema *structural.Structural) {
 	}
 }
 
-// setDefaults sets the defaults of missing fields, and of null fields that are not nullable.
+// setDefaults sets the defaults of fields that are missing, or that are null but not nullable.
 func setDefaults(value any, schema *structural.Structural) {
 	if schema == nil {
 		return
@@ -157,7 +158,7 @@ func setDefaults(value any, schema *structural.Structural) {
 	}
 }
 
-// copyDefault returns a copy of a default value. Integers in the copy are int64, as in decoded objects.
+// copyDefault copies a default value. Integers in the copy are int64, as in decoded objects.
 func copyDefault(value any) any {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -1,2 +1,2 @@
-// Package declare checks what a program declares, before anything runs: it has neither a context nor a client.
+// Package declare checks a program's declarations before anything runs, so it needs neither a context nor a client.
 package declare

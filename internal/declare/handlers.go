@@ -18,8 +18,8 @@ const (
 	resumed = string(cause.Resume)
 )
 
-// CheckAfter replaces the ids of After with full ids. It returns errors for unknown ids, for dependencies on handlers of other causes, and for
-// circular dependencies.
+// CheckAfter replaces the ids of After with full ids. It returns errors for unknown ids, for dependencies on handlers of different causes,
+// and for circular dependencies.
 func CheckAfter(kind *engine.Kind) (errs []error) {
 	errs = checkAfterIn(&kind.Handlers, "a cause handler")
 	for _, id := range kind.Handlers.IDs() {
@@ -34,7 +34,7 @@ func CheckAfter(kind *engine.Kind) (errs []error) {
 	return append(errs, checkAfterIn(&kind.ReconcileHandlers, "an OnReconcile handler")...)
 }
 
-// checkAfterIn makes the checks of CheckAfter among handlers of the same sort.
+// checkAfterIn makes these checks for cause handlers or for reconcile handlers.
 func checkAfterIn(handlers *registry.Registry[*invoke.Handler], sort string) (errs []error) {
 	dependencies := map[string][]string{}
 	for _, id := range handlers.IDs() {
@@ -43,7 +43,7 @@ func checkAfterIn(handlers *registry.Registry[*invoke.Handler], sort string) (er
 			if other, ok := handlers.Get(dependency); ok && other.ClusterEvents == "" {
 				continue
 			}
-			// After accepts the id of a handler with a field without the path of the field.
+			// For a handler with a field, After accepts the id without the field's path.
 			var all, candidates []string
 			for _, other := range handlers.IDs() {
 				h, _ := handlers.Get(other)
@@ -71,7 +71,8 @@ func checkAfterIn(handlers *registry.Registry[*invoke.Handler], sort string) (er
 	return errs
 }
 
-// shareCause reports whether a cause can match both handlers. Resume handlers also match the first update or deletion of an existing object.
+// shareCause reports whether one cause can match both handlers. Resume handlers also match the first update or deletion of an existing
+// object.
 func shareCause(a, b *invoke.Handler) bool {
 	matches := func(h *invoke.Handler, reasons ...string) bool {
 		return h.AnyReason || slices.ContainsFunc(reasons, func(reason string) bool { return slices.Contains(h.Reasons, reason) })
@@ -84,7 +85,7 @@ func shareCause(a, b *invoke.Handler) bool {
 	return matches(a, resumed) && matches(b, updated, deleted) || matches(b, resumed) && matches(a, updated, deleted)
 }
 
-// findCycle returns the first cycle in the dependencies of a handler, or nil. path contains the handlers that lead to this handler.
+// findCycle returns the first cycle in a handler's dependencies, or nil. path holds the handlers that lead to this one.
 func findCycle(dependencies map[string][]string, id string, path []string) []string {
 	if i := slices.Index(path, id); i >= 0 {
 		return path[i:]
@@ -97,7 +98,7 @@ func findCycle(dependencies map[string][]string, id string, path []string) []str
 	return nil
 }
 
-// CheckEarlierIDs returns an error for each id of RenamedFrom that belongs to another handler.
+// CheckEarlierIDs returns an error for each RenamedFrom id that belongs to a handler, or that several handlers claim.
 func CheckEarlierIDs(kind *engine.Kind) (errs []error) {
 	renamed := map[string]string{}
 	for _, id := range kind.Handlers.IDs() {

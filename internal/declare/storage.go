@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// StorageOf returns a builder that clears the progress of the handlers.
+// StorageOf returns a builder that clears the handlers' progress.
 func StorageOf(settings *engine.Settings, kind engine.Kind) essence.Builder {
 	if settings.Store == nil { // New reports it
 		return essence.Builder{}
@@ -23,7 +23,7 @@ func StorageOf(settings *engine.Settings, kind engine.Kind) essence.Builder {
 	return essence.Builder{Cleaners: []essence.Cleaner{progress.ByHandler(settings.Store, kind.HandlerStores())}}
 }
 
-// EssenceOf returns a builder that clears the progress of the handlers, and the fields that the baseline stores or ignores.
+// EssenceOf returns a builder that clears the handlers' progress, and the fields that the baseline stores or ignores.
 func EssenceOf(settings *engine.Settings, kind engine.Kind) essence.Builder {
 	b := StorageOf(settings, kind)
 	if settings.Baseline == nil { // New reports it
@@ -34,8 +34,8 @@ func EssenceOf(settings *engine.Settings, kind engine.Kind) essence.Builder {
 	return b
 }
 
-// CheckStorage returns an error if the Go type of a kind lacks the fields for the progress store or the baseline, or if the remote must not contain the
-// progress of the kind.
+// CheckStorage returns an error if a kind's Go type lacks the fields for the progress store or the baseline, or if the remote must not
+// store the kind's progress because it is confidential.
 func CheckStorage(settings *engine.Settings, kind engine.Kind) error {
 	var errs []error
 	for _, storage := range []any{settings.Store, settings.Baseline} {
@@ -51,7 +51,8 @@ func CheckStorage(settings *engine.Settings, kind engine.Kind) error {
 	return errors.Join(errs...)
 }
 
-// CheckIgnoredFields returns an error for each field of IgnoringFields that no kind has. It returns none if the fields of a kind are unknown.
+// CheckIgnoredFields returns an error for each path of IgnoringFields that doesn't exist in any kind. It gives up if it doesn't know the
+// fields of a kind.
 func CheckIgnoredFields(settings *engine.Settings, kinds []engine.Kind) (errs []error) {
 	baseline, ok := settings.Baseline.(interface{ IgnoredFields() [][]string })
 	if !ok {
@@ -60,7 +61,7 @@ func CheckIgnoredFields(settings *engine.Settings, kinds []engine.Kind) (errs []
 	for _, path := range baseline.IgnoredFields() {
 		hint, missing := "", len(kinds) > 0
 		for _, kind := range kinds {
-			if kind.New == nil { // the kind has an error of its own
+			if kind.New == nil { // this kind has a different error
 				return nil
 			}
 			root := fieldtype.Go(reflect.TypeOf(kind.New()))
@@ -80,11 +81,11 @@ func CheckIgnoredFields(settings *engine.Settings, kinds []engine.Kind) (errs []
 	return errs
 }
 
-// FinalizerForm describes the form of finalizers for built-in kinds.
+// FinalizerForm explains which finalizers built-in kinds accept.
 const FinalizerForm = `use the form "domain/name", such as "example.com/finalizer"`
 
-// CheckFinalizer returns an error if the API server rejects the finalizer for a built-in kind. It accepts more names for custom resources and for the kinds of
-// the group policy.
+// CheckFinalizer returns an error if the API server would reject the finalizer for a built-in kind. It accepts more names for custom
+// resources and for the kinds of the policy group.
 func CheckFinalizer(settings *engine.Settings, kind engine.Kind) error {
 	acceptsAny := strings.Contains(kind.GVK.Group, ".") || kind.GVK.Group == policyv1.GroupName // PodDisruptionBudgets
 	if isInvalid := validation.QualifiedName(settings.Finalizer) != nil; isInvalid || acceptsAny || strings.Contains(settings.Finalizer, "/") {

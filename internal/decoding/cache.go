@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Tolerate returns options for a cache that leaves out the objects that do not decode into their Go types, and records them in faults. It must be called
+// Tolerate returns options for a cache that leaves out objects that don't decode into their Go types, and records them in faults. Call it
 // after all other changes of the options.
 func Tolerate(config *rest.Config, options cache.Options, faults *Faults) (cache.Options, error) {
 	if options.HTTPClient == nil {
@@ -38,7 +38,7 @@ func Tolerate(config *rest.Config, options cache.Options, faults *Faults) (cache
 		newInformer = toolscache.NewSharedIndexInformer
 	}
 	if scheme == nil {
-		scheme = clientgoscheme.Scheme // the default of controller-runtime
+		scheme = clientgoscheme.Scheme // controller-runtime's default
 	}
 	options.NewInformer = func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		return newInformer(tolerant(lw, obj, scheme, faults), obj, resync, indexers)
@@ -46,8 +46,8 @@ func Tolerate(config *rest.Config, options cache.Options, faults *Faults) (cache
 	return options, nil
 }
 
-// Constructor returns a function that creates objects of the Go type of an object. It returns nil for unstructured and metadata-only objects, because these
-// always decode.
+// Constructor returns a function that creates objects of the same Go type as obj. It returns nil for unstructured and metadata-only
+// objects, because these always decode.
 func Constructor(obj runtime.Object) func() any {
 	switch obj.(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata:
@@ -57,7 +57,7 @@ func Constructor(obj runtime.Object) func() any {
 	return func() any { return reflect.New(goType).Interface() }
 }
 
-// tolerant wraps the list and the watch of an informer for a Go type.
+// tolerant wraps an informer's list and watch if the objects have a Go type.
 func tolerant(lw toolscache.ListerWatcher, obj runtime.Object, scheme *runtime.Scheme, faults *Faults) toolscache.ListerWatcher {
 	newObject := Constructor(obj)
 	gvk, err := apiutil.GVKForObject(obj, scheme)
@@ -70,14 +70,14 @@ func tolerant(lw toolscache.ListerWatcher, obj runtime.Object, scheme *runtime.S
 	return &toolscache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}
 }
 
-// A Cache is a cache that leaves out the objects that do not decode into their Go types.
+// A Cache leaves out objects that don't decode into their Go types.
 type Cache struct {
 	cache.Cache
 	scheme *runtime.Scheme
 	faults *Faults
 }
 
-// New returns a [Cache] with the options of [Tolerate].
+// New returns a [Cache] and applies [Tolerate] to its options.
 func New(config *rest.Config, options cache.Options) (*Cache, error) {
 	faults := NewFaults()
 	options, err := Tolerate(config, options, faults)
@@ -91,7 +91,7 @@ func New(config *rest.Config, options cache.Options) (*Cache, error) {
 	return Wrap(objects, options.Scheme, faults), nil
 }
 
-// Wrap returns a [Cache] for a cache with the options of [Tolerate].
+// Wrap returns a [Cache] around a cache that was created with options from [Tolerate].
 func Wrap(objects cache.Cache, scheme *runtime.Scheme, faults *Faults) *Cache {
 	if scheme == nil {
 		scheme = clientgoscheme.Scheme
@@ -105,8 +105,8 @@ func (c *Cache) Faults() *Faults { return c.faults }
 // Unwrap returns the inner cache.
 func (c *Cache) Unwrap() cache.Cache { return c.Cache }
 
-// Get implements [client.Reader]. For an object that exists but does not decode, it returns an error with the reason, and not NotFound: a caller would create
-// the object again.
+// Get implements [client.Reader]. If an object exists but doesn't decode, the error says why. It isn't NotFound, because then the caller
+// would create the object again.
 func (c *Cache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	err := c.Cache.Get(ctx, key, obj, opts...)
 	if !apierrors.IsNotFound(err) {

@@ -12,8 +12,8 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// mayPanic reports whether a Go type contains types that decode themselves. These can panic, and client-go decodes the events of a watch in a goroutine whose
-// panics end the process. mayPanic trusts the types of Kubernetes and of the standard library.
+// mayPanic reports whether a Go type contains types that decode themselves. These can panic, and client-go decodes watch events in a
+// goroutine, where a panic kills the process. mayPanic trusts the types of Kubernetes and of the standard library.
 func mayPanic(t reflect.Type) bool { return containsDecoder(t, map[reflect.Type]bool{}) }
 
 func containsDecoder(t reflect.Type, seen map[reflect.Type]bool) bool {
@@ -24,7 +24,7 @@ func containsDecoder(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if pointer := reflect.PointerTo(t); pointer.Implements(jsonUnmarshaler) || pointer.Implements(textUnmarshaler) {
 		return true
 	}
-	switch t.Kind() { //nolint:exhaustive // the others contain no types
+	switch t.Kind() { //nolint:exhaustive // other types contain no types
 	case reflect.Struct:
 		for field := range t.Fields() {
 			if containsDecoder(field.Type, seen) {
@@ -39,7 +39,7 @@ func containsDecoder(t reflect.Type, seen map[reflect.Type]bool) bool {
 	return false
 }
 
-// isTrusted reports whether a named type is of the standard library or of the modules of Kubernetes, whose import paths begin with k8s.io.
+// isTrusted reports whether a named type belongs to the standard library or to a Kubernetes module, whose import path starts with k8s.io.
 func isTrusted(t reflect.Type) bool {
 	if t.PkgPath() == "" {
 		return false

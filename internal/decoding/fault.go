@@ -14,16 +14,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
-// The maximum lengths of the texts of a fault in bytes. Users choose the names of keys and the values that errors quote.
+// The maximum lengths of a fault's texts in bytes. They are needed because users choose the keys and values that errors quote.
 const (
 	maxFieldBytes = 256
 	maxErrorBytes = 1024
 )
 
-// A Fault is the reason why an object does not decode into its Go type.
+// A Fault says why an object doesn't decode into its Go type.
 type Fault struct {
-	Field string // the path of the field, such as "spec.replicas"; empty if it is unknown
-	Err   error  // the shortened error of the decoder
+	Field string // path of the field, such as "spec.replicas"; empty if it is unknown
+	Err   error  // the decoder's error, shortened
 }
 
 // Error implements error.
@@ -34,11 +34,11 @@ func (f *Fault) Error() string {
 	return f.Field + ": " + f.Err.Error()
 }
 
-// Unwrap returns the error of the decoder.
+// Unwrap returns the decoder's error.
 func (f *Fault) Unwrap() error { return f.Err }
 
-// Check decodes the JSON of an object into a new object of its Go type, in the same way as client-go. It returns nil if this succeeds. A panic of the Go type
-// is a fault, too.
+// Check decodes an object's JSON into a new object of its Go type, like client-go. It returns nil if this succeeds. If the Go type panics,
+// that is a fault, too.
 func Check(data []byte, newObject func() any) *Fault {
 	_, fault := check(data, newObject)
 	return fault
@@ -52,7 +52,7 @@ func check(data []byte, newObject func() any) (decoded any, fault *Fault) {
 	}
 	var content any
 	parser := stdjson.NewDecoder(bytes.NewReader(data))
-	parser.UseNumber() // keeps the text of numbers, which errors contain
+	parser.UseNumber() // keeps the text of numbers, which errors quote
 	if parser.Decode(&content) != nil {
 		return nil, newFault("", err) // not JSON
 	}
@@ -67,8 +67,8 @@ func decode(data []byte, into any) error {
 	return guard.Catch("", func() error { return json.Unmarshal(data, into) })
 }
 
-// find returns the path of the field that causes an error. It descends into a field as long as an object with only this field causes the same error, and an
-// object with the empty field does not.
+// find returns the path of the field that causes an error. It descends into a field as long as an object with only this field fails in the
+// same way, but an object in which the field is empty doesn't.
 func find(content any, failure error, newObject func() any) (path string) {
 	fails := func(content any) bool {
 		data, err := stdjson.Marshal(content)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// An Object is a stored object that does not decode into its Go type.
+// An Object is a stored object that doesn't decode into its Go type.
 type Object struct {
 	GVK             schema.GroupVersionKind
 	Key             types.NamespacedName
@@ -20,7 +20,7 @@ type Object struct {
 	Fault           *Fault
 }
 
-// Name returns the namespace and the name, or only the name of an object without a namespace.
+// Name returns the namespace and the name, or just the name if there is no namespace.
 func (o Object) Name() string {
 	if o.Key.Namespace == "" {
 		return o.Key.Name
@@ -31,7 +31,7 @@ func (o Object) Name() string {
 // Error implements error.
 func (o Object) Error() string { return fmt.Sprintf("%s %s: %v", o.GVK.Kind, o.Name(), o.Fault) }
 
-// Metadata returns the identity of the object as a metadata-only object.
+// Metadata returns a metadata-only object with the identity of the object.
 func (o Object) Metadata() *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: o.Key.Namespace, Name: o.Key.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
@@ -40,10 +40,10 @@ func (o Object) Metadata() *metav1.PartialObjectMetadata {
 	return obj
 }
 
-// Faults contains the objects that caches leave out because they do not decode. It is safe for concurrent use.
+// Faults are the objects that caches leave out because they don't decode. It is safe for concurrent use.
 type Faults struct {
 	mu      sync.Mutex
-	objects map[*listWatch]map[types.NamespacedName]Object // by the list and watch that has found them
+	objects map[*listWatch]map[types.NamespacedName]Object // by the list and watch that found them
 	changed chan struct{}
 }
 
@@ -52,7 +52,7 @@ func NewFaults() *Faults {
 	return &Faults{objects: map[*listWatch]map[types.NamespacedName]Object{}, changed: make(chan struct{})}
 }
 
-// All returns the objects, sorted by kind, namespace and name, and a channel that is closed after the next change.
+// All returns the objects, sorted by kind, namespace and name, and a channel that is closed at the next change.
 func (f *Faults) All() (all []Object, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,7 +69,7 @@ func compare(a, b Object) int {
 	return cmp.Or(cmp.Compare(a.GVK.String(), b.GVK.String()), cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
 }
 
-// Find returns the object of a kind with a key.
+// Find returns the faulty object with this kind and key, if there is one.
 func (f *Faults) Find(kind schema.GroupKind, key types.NamespacedName) (obj Object, found bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +81,7 @@ func (f *Faults) Find(kind schema.GroupKind, key types.NamespacedName) (obj Obje
 	return Object{}, false
 }
 
-// set replaces the objects of a list and watch. The set keeps the map, which must not be changed any more.
+// set replaces the objects of a list and watch. It keeps the map, so the caller must not change it any more.
 func (f *Faults) set(of *listWatch, objects map[types.NamespacedName]Object) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,19 +12,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A filter removes objects from the responses to the requests of its context.
+// A filter removes objects from responses to requests whose context contains it.
 type filter struct {
-	keepItem func(item []byte) bool                            // decides on the items of a list
-	onEvent  func(eventType string, object []byte) (v verdict) // decides on the events of a watch
+	keepItem func(item []byte) bool                            // decides about a list item
+	onEvent  func(eventType string, object []byte) (v verdict) // decides about a watch event
 }
 
-// A verdict is the decision on the event of a watch.
+// A verdict decides what happens to a watch event.
 type verdict int
 
 const (
 	keep   verdict = iota
 	drop           // remove the event from the stream
-	expire         // end the stream, so that the informer lists the objects again
+	expire         // close the stream, so that the informer lists again
 )
 
 type filterKey struct{}
@@ -33,13 +33,13 @@ func withFilter(ctx context.Context, f filter) context.Context {
 	return context.WithValue(ctx, filterKey{}, f)
 }
 
-// A transport filters the responses to requests with a filter in their contexts. It passes all others.
+// A transport filters responses to requests whose context contains a filter.
 type transport struct{ next http.RoundTripper }
 
 // WrappedRoundTripper lets client-go find the inner transport, for example to close its idle connections.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// CloseIdleConnections implements the optional method of a transport for [http.Client.CloseIdleConnections].
+// CloseIdleConnections implements the optional method that [http.Client.CloseIdleConnections] looks for.
 func (t transport) CloseIdleConnections() {
 	if next, ok := t.next.(interface{ CloseIdleConnections() }); ok {
 		next.CloseIdleConnections()
@@ -63,13 +63,13 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// isPlainJSON reports whether a response is JSON without a content encoding. Built-in kinds use protobuf, and always decode.
+// isPlainJSON reports whether a response is JSON without a content encoding. Built-in kinds use protobuf and always decode.
 func isPlainJSON(header http.Header) bool {
 	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	return err == nil && media == "application/json" && header.Get("Content-Encoding") == ""
 }
 
-// filterItems removes items from the list in a response.
+// filterItems filters the list in a response.
 func filterItems(response *http.Response, keep func([]byte) bool) error {
 	data, err := io.ReadAll(response.Body)
 	if closeErr := response.Body.Close(); err == nil {
@@ -82,7 +82,7 @@ func filterItems(response *http.Response, keep func([]byte) bool) error {
 	var list map[string]json.RawMessage
 	var items []json.RawMessage
 	if json.Unmarshal(data, &list) != nil || json.Unmarshal(list["items"], &items) != nil {
-		return nil //nolint:nilerr // not a list: the caller reports what it receives instead
+		return nil //nolint:nilerr // not a list; the caller reports what it gets instead
 	}
 	kept := []json.RawMessage{}
 	for _, item := range items {
@@ -103,12 +103,12 @@ func filterItems(response *http.Response, keep func([]byte) bool) error {
 	return nil
 }
 
-// An eventFilter is the body of a watch without the removed events.
+// An eventFilter is the body of a watch without the events that were removed.
 type eventFilter struct {
 	onEvent func(string, []byte) verdict
 	body    io.ReadCloser
 	events  *json.Decoder
-	rest    []byte // the part of the current event that was not read yet
+	rest    []byte // what is still unread of the current event
 	err     error
 }
 
@@ -128,7 +128,6 @@ func (f *eventFilter) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads an event.
 func (f *eventFilter) next() {
 	var data json.RawMessage
 	if f.err = f.events.Decode(&data); f.err != nil {
@@ -151,7 +150,7 @@ func (f *eventFilter) next() {
 	}
 }
 
-// expiredEvent returns the event after which an informer lists the objects again.
+// expiredEvent returns an event that makes an informer list again.
 func expiredEvent() []byte {
 	const message = "an object no longer decodes into its Go type: the objects are listed again without it"
 	return fmt.Appendf(nil, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":%q,"message":%q,"reason":%q,"code":%d}}`+"\n",

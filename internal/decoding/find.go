@@ -9,11 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// pageSize is the number of objects in a list request of [Each].
+// pageSize is how many objects [Each] lists per request.
 const pageSize = 500
 
-// Each lists the objects of a kind without their Go type, and calls visit for each of them with the decoded object, or with its identity and its fault. reader
-// must read from the API server. Before each page, Each calls proceed, and returns if the result is false.
+// Each lists a kind's objects without their Go type, and calls visit for each of them, either with the decoded object or with its identity
+// and fault. reader must read from the API server. Each calls proceed before each page, and returns when proceed returns false.
 func Each(
 	ctx context.Context, reader client.Reader, gvk schema.GroupVersionKind, newObject func() any, proceed func() bool, visit func(decoded any, faulty *Object), opts ...client.ListOption,
 ) error {
@@ -43,7 +43,7 @@ func Each(
 	return nil
 }
 
-// Find returns the objects of a kind that do not decode. See [Each].
+// Find returns the objects of a kind that don't decode. Its parameters are those of [Each].
 func Find(ctx context.Context, reader client.Reader, gvk schema.GroupVersionKind, newObject func() any, proceed func() bool, opts ...client.ListOption) (found []Object, err error) {
 	err = Each(ctx, reader, gvk, newObject, proceed, func(_ any, faulty *Object) {
 		if faulty != nil {

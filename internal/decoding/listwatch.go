@@ -20,21 +20,21 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
-// A listWatch lists and watches the objects of an informer without those that do not decode.
+// A listWatch lists and watches an informer's objects, except those that don't decode.
 type listWatch struct {
 	gvk       schema.GroupVersionKind
 	newObject func() any
-	mayPanic  bool // whether decoding an event may end the process
+	mayPanic  bool // whether decoding an event may kill the process
 	next      toolscache.ListerWatcherWithContext
 	faults    *Faults
-	ends      sync.Once // calls forget when the informer stops
+	ends      sync.Once // makes sure that forgetAfter acts only once
 
 	mu     sync.Mutex
-	faulty map[types.NamespacedName]Object // the objects that the informer lacks
-	listed map[types.NamespacedName]Object // those of the pages and the initial events so far, while the informer lists
+	faulty map[types.NamespacedName]Object // objects that the informer doesn't have
+	listed map[types.NamespacedName]Object // those of the pages and initial events so far, while the informer lists
 }
 
-// list lists a page. It removes objects that do not decode.
+// list lists a page without the objects that don't decode.
 func (l *listWatch) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	l.forgetAfter(ctx)
 	if !l.hasFaulty() {
@@ -61,7 +61,7 @@ func (l *listWatch) list(ctx context.Context, options metav1.ListOptions) (runti
 	return list, err
 }
 
-// tryList lists a page. It returns a panic of the Go type as an error.
+// tryList lists a page. If the Go type panics, it returns an error.
 func (l *listWatch) tryList(ctx context.Context, options metav1.ListOptions) (list runtime.Object, err error) {
 	err = guard.Catch("decoding "+l.gvk.Kind+" objects", func() error {
 		list, err = l.next.ListWithContext(ctx, options)
@@ -70,7 +70,7 @@ func (l *listWatch) tryList(ctx context.Context, options metav1.ListOptions) (li
 	return list, err
 }
 
-// isContentError reports whether a request may have failed because of the content of the response.
+// isContentError reports whether the content of the response may have made a request fail.
 func isContentError(ctx context.Context, err error) bool {
 	if err == nil || ctx.Err() != nil {
 		return false
@@ -80,7 +80,7 @@ func isContentError(ctx context.Context, err error) bool {
 	return !errors.As(err, &status) && !isConnection
 }
 
-// watch watches the objects. While there are objects that do not decode, it removes them from the stream. It also does this for Go types that may panic.
+// watch watches the objects. If some don't decode, or if the Go type may panic, it filters the stream.
 func (l *listWatch) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	l.forgetAfter(ctx)
 	if l.mayPanic || l.hasFaulty() {
@@ -93,7 +93,7 @@ func (l *listWatch) watch(ctx context.Context, options metav1.ListOptions) (watc
 	return l.next.WatchWithContext(ctx, options)
 }
 
-// onEvent decides on an event of a filtered watch. initial is true until the end of the initial events.
+// onEvent decides about an event of a filtered watch. initial is true until the initial events are over.
 func (l *listWatch) onEvent(initial *bool, eventType string, object []byte) verdict {
 	switch watch.EventType(eventType) {
 	case watch.Added, watch.Modified, watch.Deleted:
@@ -124,7 +124,7 @@ func (l *listWatch) onEvent(initial *bool, eventType string, object []byte) verd
 	case isFaulty: // deleted
 		l.replace(obj.Key, nil)
 	default:
-		return expire // the informer may know an older state of the object
+		return expire // the informer may have an older state of the object
 	}
 	if ok {
 		return keep
@@ -146,7 +146,7 @@ func (l *listWatch) replace(key types.NamespacedName, obj *Object) {
 	l.faults.set(l, l.faulty)
 }
 
-// endPage records the objects of a page that do not decode.
+// endPage records the objects of a page that don't decode.
 func (l *listWatch) endPage(options metav1.ListOptions, list runtime.Object, found []Object) {
 	if options.Continue == "" {
 		l.beginList()
@@ -180,12 +180,12 @@ func (l *listWatch) hasFaulty() bool {
 	return len(l.faulty) > 0
 }
 
-// forgetAfter removes all objects from the set when the informer has stopped.
+// forgetAfter clears this informer's faults when the informer stops.
 func (l *listWatch) forgetAfter(ctx context.Context) {
 	l.ends.Do(func() { context.AfterFunc(ctx, func() { l.faults.set(l, nil) }) })
 }
 
-// check returns the identity of an object, and whether it decodes. The identity has a fault if it does not.
+// check returns an object's identity, and whether the object decodes. If it doesn't, the identity includes the fault.
 func (l *listWatch) check(data []byte) (obj Object, ok bool) {
 	var partial struct {
 		Metadata struct {
@@ -205,7 +205,7 @@ func (l *listWatch) check(data []byte) (obj Object, ok bool) {
 	}, fault == nil
 }
 
-// endsInitialEvents reports whether a bookmark ends the initial events of a watch.
+// endsInitialEvents reports whether a bookmark marks the end of a watch's initial events.
 func endsInitialEvents(bookmark []byte) bool {
 	var partial metav1.PartialObjectMetadata
 	return json.Unmarshal(bookmark, &partial) == nil && partial.Annotations[metav1.InitialEventsAnnotationKey] == "true"

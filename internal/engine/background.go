@@ -13,9 +13,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// endWork ends the work for an object that has left the cache. The object may be deleted. It may also exist: if the cache does not select it any more, or
-// if a list of the API server was incomplete. Daemons and timers see the difference in their cause, and CancelOnDelete cancels handlers only for a deletion, so
-// endWork first asks the API server, unless isDeleted is true. It does not wait for the answer.
+// endWork stops the work for an object that has left the cache. The object may be deleted. But it may still exist if the cache no longer
+// selects it, or if a list from the API server was incomplete. The difference matters, because daemons and timers see it in their cause,
+// and CancelOnDelete cancels handlers only for a deletion. So unless isDeleted is true, endWork asks the API server first. It doesn't wait
+// for the answer.
 func (e *Engine) endWork(obj client.Object, isDeleted bool) {
 	uid := obj.GetUID()
 	e.background.supervisor.StopWaiting(uid)
@@ -29,14 +30,14 @@ func (e *Engine) endWork(obj client.Object, isDeleted bool) {
 	}
 }
 
-// askAndCancel cancels the work for an object with the cause that the API server confirms. If the API server cannot be asked, the object is out of scope:
-// a daemon may drop data of a deleted object.
+// askAndCancel cancels the work for an object with the cause that the API server confirms. If the API server cannot be asked, the object
+// counts as out of scope, because a daemon may drop a deleted object's data.
 func (e *Engine) askAndCancel(ctx context.Context, obj client.Object, done func()) {
 	uid, cause := obj.GetUID(), daemons.ErrDeleted
 	exists, err := e.gone.deletions.ask(ctx, func(ctx context.Context) (bool, error) { return e.exists(ctx, obj) })
-	done() // first, so that work that begins afterwards causes another check
+	done() // first, so that work that starts after this is checked again
 	if ctx.Err() != nil {
-		return // the operator has ended, and the supervisor cancels the runs
+		return // the operator has stopped, and the supervisor cancels the runs
 	}
 	if err != nil {
 		e.logOf(obj).Error(err, "Failed to check whether the object is deleted; its daemons and timers are stopped as out of scope")
@@ -50,7 +51,8 @@ func (e *Engine) askAndCancel(ctx context.Context, obj client.Object, done func(
 	e.enqueue(uid) // starts daemons and timers again if the cache has the object again
 }
 
-// cancelWork stops the daemons and timers of an object with a cause, and forgets them. For a deletion, it also cancels the handlers with CancelOnDelete.
+// cancelWork stops an object's daemons and timers with a cause, and forgets them. For a deletion, it also cancels the handlers with
+// CancelOnDelete.
 func (e *Engine) cancelWork(uid types.UID, cause error) {
 	e.background.supervisor.StopAll(uid, cause)
 	e.background.supervisor.Forget(uid)
@@ -59,7 +61,7 @@ func (e *Engine) cancelWork(uid types.UID, cause error) {
 	}
 }
 
-// forget drops the data that the process has about an object that is deleted or out of scope.
+// forget drops what the process knows about an object that is deleted or out of scope.
 func (e *Engine) forget(uid types.UID) {
 	e.states.Forget(uid)
 	e.forgetClusterEvents(uid)
@@ -71,7 +73,8 @@ func (e *Engine) forget(uid types.UID) {
 	}
 }
 
-// newSupervisor returns the supervisor of the daemons and timers. The end of one enqueues its object: the deletion of the object may have waited for it.
+// newSupervisor returns the supervisor of the daemons and timers. When one of them has returned, its object is enqueued, because the
+// object's deletion may have waited for that.
 func (e *Engine) newSupervisor() *daemons.Supervisor {
 	return daemons.New(daemons.Options{
 		OnEnd:       func(key daemons.Key) { e.enqueue(key.UID) },

@@ -17,11 +17,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// reconcileBackoff is the backoff of reconcile handlers without one. It is the default of controller-runtime.
+// reconcileBackoff is for reconcile handlers without their own backoff. It is controller-runtime's default.
 var reconcileBackoff = progress.Exponential(5*time.Millisecond, 1000*time.Second)
 
-// reconcilePolicy returns the policy for the next attempt of a reconcile handler. As in controller-runtime, the backoff grows with each failure since the last success,
-// also with those that do not use up the retries.
+// reconcilePolicy returns the policy for a reconcile handler's next attempt. As in controller-runtime, the backoff grows with every failure
+// since the last success, even with those that don't use up the retries.
 func (e *Engine) reconcilePolicy(h *invoke.Handler, key types.NamespacedName, st *reconcileHandlerState) progress.Policy {
 	policy := h.Policy
 	declared := policy.BackoffFunc
@@ -45,12 +45,12 @@ func (e *Engine) reconcilePolicy(h *invoke.Handler, key types.NamespacedName, st
 
 var errRequeued = errors.New("the handler has asked for another call")
 
-// nextBackoff returns the backoff of a policy for a handler that has not failed.
+// nextBackoff returns a policy's backoff for a handler that hasn't failed.
 func nextBackoff(policy progress.Policy) time.Duration {
 	return progress.Policy{Backoff: policy.Backoff, BackoffFunc: policy.BackoffFunc}.Outcome(progress.Record{}, now(), errRequeued).Delay
 }
 
-// noteBackoff records whether the reconcile handlers of an object have failed since their last successes, for [Engine.QueueRateLimiter].
+// noteBackoff records for [Engine.QueueRateLimiter] whether an object's reconcile handlers have failed since they last succeeded.
 func (e *Engine) noteBackoff(r *reconciliation) {
 	if e.RateLimiter == nil {
 		return
@@ -65,8 +65,8 @@ func (e *Engine) noteBackoff(r *reconciliation) {
 	e.queue.backingOff.Take(key)
 }
 
-// QueueRateLimiter returns the rate limiter for the queue of the controller. The queue forgets an object after each reconcile without an error of the API server, and
-// errors of handlers are not such errors. Therefore, the result forgets an object only if its reconcile handlers have succeeded.
+// QueueRateLimiter returns the rate limiter for the controller's queue. The queue forgets an object after every reconcile that returns no
+// error, but handlers' errors are never returned. So this limiter waits until the object's reconcile handlers have succeeded.
 func (e *Engine) QueueRateLimiter(limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimiter[reconcile.Request] {
 	return &queueRateLimiter{limiter, e}
 }
@@ -83,7 +83,7 @@ func (l *queueRateLimiter) Forget(req reconcile.Request) {
 	}
 }
 
-// requeueErrors replaces expected errors by a delay, see requeueFor, and records the errors for explanations.
+// requeueErrors replaces expected errors with a delay, see requeueFor, and records errors for explanations.
 func (e *Engine) requeueErrors(key types.NamespacedName, result reconcile.Result, err error) (reconcile.Result, error) {
 	if err == nil {
 		e.queue.failures.Take(key)
@@ -105,12 +105,13 @@ func (e *Engine) requeueErrors(key types.NamespacedName, result reconcile.Result
 	return result, nil
 }
 
-// requeue returns a result with a delay of at least a millisecond. With zero, controller-runtime would not reconcile the object again.
+// requeue returns a result with a delay of at least a millisecond, because controller-runtime wouldn't reconcile the object again with
+// zero.
 func requeue(after time.Duration) reconcile.Result {
 	return reconcile.Result{RequeueAfter: max(after, time.Millisecond)}
 }
 
-// requeueBefore shortens the delay of a result. With 0, the result stays as it is.
+// requeueBefore shortens a result's delay. With 0, the result stays as it is.
 func requeueBefore(result reconcile.Result, after time.Duration) reconcile.Result {
 	if after == 0 || result.RequeueAfter > 0 && result.RequeueAfter <= after {
 		return result
@@ -118,7 +119,7 @@ func requeueBefore(result reconcile.Result, after time.Duration) reconcile.Resul
 	return reconcile.Result{RequeueAfter: after, Priority: new(retrying)}
 }
 
-// earlier returns the shorter one of two delays; 0 stands for none.
+// earlier returns the shorter of two delays, where 0 means none.
 func earlier(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -126,8 +127,8 @@ func earlier(a, b time.Duration) time.Duration {
 	return a
 }
 
-// requeueFor returns a delay for expected errors: conflicts, throttling, and a suspension of the process. For a deleted object, it returns neither a delay
-// nor an error. All other errors are returned as unexpected.
+// requeueFor returns a delay for expected errors: conflicts, throttling, and a suspended process. For a deleted object it returns neither a
+// delay nor an error. All other errors are returned as unexpected.
 func requeueFor(err error) (delay time.Duration, unexpected error) {
 	if errors.Is(err, patch.ErrGone) {
 		return 0, nil

@@ -44,8 +44,9 @@ func (e *Engine) detectCause(ctx context.Context, r *reconciliation) (Hold, erro
 	return Hold{}, nil
 }
 
-// detect reads the stored progress, computes the cause, and finds the cause handlers whose filters accept the object. It returns the edits by daemons and timers
-// that the object contains. unreadable receives the errors of stored data that cannot be decoded. If it is nil, they are logged and counted.
+// detect reads the stored progress, computes the cause, and finds the cause handlers whose filters accept the object. It returns those
+// edits by daemons and timers that the object contains. unreadable is called if stored data cannot be decoded; if it is nil, such errors
+// are logged and counted.
 func (e *Engine) detect(ctx context.Context, r *reconciliation, unreadable func(error)) (stored []*background.Edit) {
 	r.session.Records = e.loadRecords(ctx, r, unreadable)
 	baseline := e.Baseline.Fetch(r.draft.Base())
@@ -81,7 +82,7 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation, unreadable func(
 		r.session.Records.RestartAll()
 	case cause.KeepProgress:
 	}
-	r.session.Cause = detected // the predicates of handlers may ask for the old object
+	r.session.Cause = detected // predicates may ask for the old object
 	view := r.causeView()
 	r.matching = matching{detected: detected.Reason, view: view, handlers: plan.Matching(log.FromContext(ctx), &e.Handlers, view, r.subject())}
 	r.session.Unmatched = len(r.matching.handlers) == 0
@@ -89,7 +90,7 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation, unreadable func(
 	return stored
 }
 
-// loadRecords reads the stored progress of the cause handlers.
+// loadRecords reads the cause handlers' stored progress.
 func (e *Engine) loadRecords(ctx context.Context, r *reconciliation, unreadable func(error)) *progress.State {
 	state, err := progress.Load(e.Store, r.draft.Base(), e.Handlers.IDs())
 	for id, handler := range e.Handlers.All() {
@@ -107,8 +108,8 @@ func (e *Engine) loadRecords(ctx context.Context, r *reconciliation, unreadable 
 	return state
 }
 
-// history returns the baselines of the object that this process has stored, and the last one if another client has replaced it. It returns no history if a peer
-// may have handled the object during a pause.
+// history returns the baselines that this process has stored on the object, and the last one if another client has replaced it. If a peer
+// may have handled the object during a pause, there is no history.
 func (e *Engine) history(r *reconciliation, baseline []byte) (history *cause.BaselineHistory, replaced []byte) {
 	if r.details.Memory.PausesAtBaseline != e.pause.count.Load() {
 		return nil, nil
@@ -120,7 +121,7 @@ func (e *Engine) history(r *reconciliation, baseline []byte) (history *cause.Bas
 	return history, replaced
 }
 
-// retype converts an essence to the Go type of the kind and back.
+// retype converts an essence to the kind's Go type and back.
 func (e *Engine) retype(stored map[string]any) (map[string]any, error) {
 	obj, err := e.decodeEssence(stored, nil)
 	if err != nil {
@@ -162,7 +163,7 @@ func (e *Engine) decodeEssence(of map[string]any, text []byte) (client.Object, e
 	return obj, nil
 }
 
-// objectOf converts an essence to an object. It returns nil if the essence does not fit the Go type; [Engine.detect] has logged that.
+// objectOf converts an essence to an object. It returns nil if the essence doesn't fit the Go type; [Engine.detect] has logged that.
 func (e *Engine) objectOf(r *reconciliation, of map[string]any) client.Object {
 	obj, err := e.decodeEssence(of, r.session.Cause.StoredTextOf(of))
 	if err != nil {
@@ -174,7 +175,7 @@ func (e *Engine) objectOf(r *reconciliation, of map[string]any) client.Object {
 	return obj
 }
 
-// oldObject returns a copy of the object with the last-handled configuration; nil if there is none, or if it is not known.
+// oldObject returns a copy of the object with the last-handled configuration, or nil if there is none or it isn't known.
 func (e *Engine) oldObject(r *reconciliation) client.Object {
 	if r.old == nil && r.session.Cause.Old != nil {
 		r.old = e.objectOf(r, r.session.Cause.Old)
@@ -185,8 +186,8 @@ func (e *Engine) oldObject(r *reconciliation) client.Object {
 	return r.old.DeepCopyObject().(client.Object)
 }
 
-// handledObject returns the object with the essence that is being handled, if the object was edited after the cycle began. Otherwise, or if the pin contains
-// only a digest, it returns nil.
+// handledObject returns the object with the essence that is being handled, if the object was edited after the cycle began. Otherwise, or if
+// the pin is only a digest, it returns nil.
 func (e *Engine) handledObject(r *reconciliation) client.Object {
 	if r.session.Cause.Reason != cause.Create && r.session.Cause.Reason != cause.Update || r.session.Cause.PinnedDigest != "" || !r.session.Cause.WasEdited() {
 		return nil
@@ -194,10 +195,10 @@ func (e *Engine) handledObject(r *reconciliation) client.Object {
 	return e.objectOf(r, r.session.Cause.New)
 }
 
-// causeFor returns the cause for the handlers that match an object. If no handler matches, the engine only removes its own data from the object.
+// causeFor adapts a cause to the handlers that match an object. If none matches, the engine only removes its own data from the object.
 func (e *Engine) causeFor(c cause.Cause, obj client.Object, unmatched bool) cause.Cause {
 	if !unmatched {
-		// Another version of the operator may have stored the text, which is confidential.
+		// A different version of the operator may have stored the text, which is confidential.
 		c.OutdatedBaseline = c.OutdatedBaseline || e.DigestOnly && !e.detector.Stateless && e.committer.Builder.Baseline.HasText(obj)
 		return c
 	}
@@ -208,7 +209,7 @@ func (e *Engine) causeFor(c cause.Cause, obj client.Object, unmatched bool) caus
 	return c
 }
 
-// causeView returns the view of the object and the cause, for the predicates of handlers.
+// causeView returns the view of the object and the cause for handlers' predicates.
 func (r *reconciliation) causeView() *invoke.View {
 	return &invoke.View{
 		Object: r.draft.Current().Object, Reason: string(r.session.Cause.Reason), OldUnknown: !r.session.Cause.IsOldKnown(), Diff: r.session.Cause.Diff,
@@ -224,7 +225,7 @@ func (r *reconciliation) fillView(view *invoke.View) {
 	view.ConditionOptions = append(e.traits.conditionPlaces, conditions.Since(base))
 }
 
-// attemptView returns the view for an attempt. It contains the changes of earlier handlers.
+// attemptView returns the view for an attempt, which includes earlier handlers' changes.
 func (r *reconciliation) attemptView() *invoke.View {
 	view := *r.matching.view
 	view.Object, view.Reason, view.Before, view.After = r.draft.Current().Object, string(r.session.Cause.Reason), r.session.Cause.Old, r.session.Cause.New
@@ -232,7 +233,7 @@ func (r *reconciliation) attemptView() *invoke.View {
 	return &view
 }
 
-// selectOrHold selects the handlers for the cause. It holds them if a hold of the operator applies.
+// selectOrHold selects the handlers for the cause, and holds them if one of the operator's holds applies.
 func (e *Engine) selectOrHold(ctx context.Context, r *reconciliation) (Hold, error) {
 	e.selectHandlers(ctx, r)
 	hold := e.causeHold(r)
@@ -272,8 +273,8 @@ func (e *Engine) causeHold(r *reconciliation) Hold {
 	return Hold{}
 }
 
-// holdCauses keeps back the handlers of the cause. If no handler was called for it yet, the reconcile continues as without a change. Otherwise, it continues the
-// cycle without calls, so that the records and the pin stay. A hold of an earlier step stays.
+// holdCauses holds the cause's handlers. If none was called for it yet, the reconcile continues as if nothing had changed. Otherwise it
+// continues the cycle without calls, so that the records and the pin stay. An earlier step's hold takes precedence.
 func (r *reconciliation) holdCauses(hold Hold) {
 	if r.held.isActive() {
 		return

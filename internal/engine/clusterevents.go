@@ -11,12 +11,12 @@ import (
 // reasonClusterEvent is the reason of handlers for Kubernetes Events.
 const reasonClusterEvent = "event-about"
 
-// maxClusterEvents limits the Events that wait for one handler of one object.
+// maxClusterEvents limits how many Events wait for one handler of one object.
 const maxClusterEvents = 100
 
-// appendClusterEvent adds an Event to the Events that wait for a handler, and returns a new list. The Event replaces an earlier state of the same Event, unless other
-// Events wait after it: these must not be handled after a later occurrence. Of the states of one Event, only the oldest and the newest one wait. If too
-// many Events wait, the oldest one is dropped.
+// appendClusterEvent returns a new list with one more Event that waits for a handler. It replaces an earlier state of the same Event,
+// unless other Events wait behind that: they must not be handled after a later occurrence. So at most the oldest and the newest state of an
+// Event wait. If too many Events wait, the oldest one is dropped.
 func appendClusterEvent(waiting []*invoke.ClusterEvent, event *invoke.ClusterEvent) (next []*invoke.ClusterEvent, dropped bool) {
 	next = slices.Clone(waiting)
 	isSame := func(other *invoke.ClusterEvent) bool { return other.UID == event.UID }
@@ -29,20 +29,20 @@ func appendClusterEvent(waiting []*invoke.ClusterEvent, event *invoke.ClusterEve
 	return next[max(0, len(next)-maxClusterEvents):], len(next) > maxClusterEvents
 }
 
-// withoutClusterEvent returns a list without an Event. A newer state of the same Event remains.
+// withoutClusterEvent returns a list without an Event, but keeps a newer state of the same Event.
 func withoutClusterEvent(waiting []*invoke.ClusterEvent, event *invoke.ClusterEvent) []*invoke.ClusterEvent {
 	return slices.DeleteFunc(slices.Clone(waiting), func(other *invoke.ClusterEvent) bool { return other == event })
 }
 
-// forgetClusterEvents drops the Events that wait for the handlers of an object.
+// forgetClusterEvents drops the Events that wait for an object's handlers.
 func (e *Engine) forgetClusterEvents(uid types.UID) {
 	for _, id := range e.ReconcileHandlers.IDs() {
 		e.others.clusterEvents.Take(handlerKey{uid, id})
 	}
 }
 
-// AddClusterEvent records a Kubernetes Event for a handler, and enqueues the object. With an empty uid, only the key must match. AddClusterEvent returns
-// false if the informer has not delivered the object, or if the object has another uid.
+// AddClusterEvent records a Kubernetes Event for a handler, and enqueues the object. If uid is empty, only the key must match.
+// AddClusterEvent returns false if the informer hasn't delivered the object, or if the object has a different uid.
 func (e *Engine) AddClusterEvent(key types.NamespacedName, uid types.UID, id string, event invoke.ClusterEvent) (known bool) {
 	obj := e.states.Observed(key)
 	if obj == nil || uid != "" && obj.GetUID() != uid {

@@ -11,9 +11,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 )
 
-// commit writes the outcomes of the reconcile: the changes of handlers, and the records and the pin of a cycle that is not over. If the cause is over, the same write
-// removes the records and the pin, and stores the handled essence as the baseline; for a deletion, it removes the finalizer instead. A deletion also waits for the
-// daemons and timers of the object.
+// commit writes the reconcile's outcomes: the handlers' changes, and the records and the pin of a cycle that isn't over. When the cause is
+// over, the same write removes the records and the pin, and stores the handled essence as the baseline; for a deletion, it removes the
+// finalizer instead. A deletion also waits for the object's daemons and timers.
 func (e *Engine) commit(ctx context.Context, r *reconciliation) (Hold, error) {
 	r.reportConditions(ctx)
 	if !r.session.Cause.Reason.HasHandlers() && !r.session.HasLeftovers() && !r.draft.HasChanges() {
@@ -37,7 +37,7 @@ func (e *Engine) commit(ctx context.Context, r *reconciliation) (Hold, error) {
 	return Hold{}, nil
 }
 
-// write writes all changes since the last write. It returns the object after the write; nil if the object no longer exists.
+// write writes all changes since the last write. It returns the object after the write, or nil if the object no longer exists.
 func (r *reconciliation) write(ctx context.Context) (client.Object, error) {
 	defer r.noteResult()
 	result, err := r.session.Write(ctx, r.reportConditions)
@@ -57,7 +57,8 @@ func (r *reconciliation) reportConditions(ctx context.Context) {
 	}
 }
 
-// noteResult records what a write has done. It must be deferred: if the store of a user panics, the API server may have accepted earlier requests.
+// noteResult records what a write has done. It must be deferred, because the API server may have accepted earlier requests before a user's
+// store panics.
 func (r *reconciliation) noteResult() {
 	result := r.session.Result()
 	r.calls.aborted = r.calls.aborted || result.Rejected || result.Deleted
@@ -83,7 +84,7 @@ func (r *reconciliation) noteResult() {
 	}
 }
 
-// noteChanges records the changes of handlers that the API server has accepted, so that they do not count as changes by other clients.
+// noteChanges records the handlers' changes that the API server has accepted, so that they don't count as changes by other clients.
 func (r *reconciliation) noteChanges(accepted commit.Accepted) {
 	e := r.engine
 	if a := r.details.Background; a != nil && len(accepted.Changes) > 0 {
@@ -95,7 +96,7 @@ func (r *reconciliation) noteChanges(accepted commit.Accepted) {
 	}
 }
 
-// postEvents posts the Events about the attempts since the last write. obj is the object before the write.
+// postEvents posts Events about the attempts since the last write. obj is the object before the write.
 func (r *reconciliation) postEvents(obj client.Object) {
 	events := r.engine.events
 	for _, a := range r.report.attempts[r.report.posted:] {

@@ -26,8 +26,8 @@ const (
 	reasonFailed    = "Failed"    // the handler has failed permanently
 )
 
-// reportConditions adds the conditions that report handlers, and the root condition, to the pending changes. Declared conditions are set in the first
-// reconcile of the object.
+// reportConditions adds the conditions that report handlers, and the root condition, to the pending changes. Declared conditions are set in
+// the object's first reconcile.
 func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 	if r.session.ReportRejected || len(e.DeclaredConditions) == 0 && e.Root == nil && e.PanicCondition == "" && !e.hasReports(r) || r.session.Gone || r.session.Leaving {
 		return
@@ -60,7 +60,7 @@ func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 	}
 }
 
-// hasReports reports whether a selected cause handler has a condition, or a reconcile handler with a condition was called.
+// hasReports reports whether a selected cause handler has a condition, or a reconcile handler with one was called.
 func (e *Engine) hasReports(r *reconciliation) bool {
 	return slices.ContainsFunc(r.report.attempts, attempt.reportsReconcile) || slices.ContainsFunc(r.matching.selection.Selected, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
@@ -107,8 +107,8 @@ func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 	}
 }
 
-// generationSeenBy returns the generation that the last attempt of a handler in this reconcile has received, or the one that our own writes have made of it.
-// It returns 0 if there was no attempt, or if conditions have no observed generation.
+// generationSeenBy returns the generation that a handler's last attempt in this reconcile has received, or the one that our own writes have
+// made of it. It returns 0 if there was no attempt, or if the kind has no status subresource.
 func (r *reconciliation) generationSeenBy(id string) int64 {
 	if !r.engine.HasStatus {
 		return 0
@@ -126,7 +126,7 @@ func (r *reconciliation) generationSeenBy(id string) int64 {
 	return 0
 }
 
-// setProgressNotStored sets or removes the condition that reports progress that the API server has rejected, for kinds that declare conditions.
+// setProgressNotStored sets or removes the condition that reports rejected progress, for kinds that declare conditions.
 func (e *Engine) setProgressNotStored(r *reconciliation, set *conditions.Set) {
 	switch {
 	case len(e.DeclaredConditions) == 0:
@@ -137,10 +137,10 @@ func (e *Engine) setProgressNotStored(r *reconciliation, set *conditions.Set) {
 	}
 }
 
-// reportsReconcile reports whether a condition reports the outcome of the attempt of a reconcile handler.
+// reportsReconcile reports whether the attempt is that of a reconcile handler with a condition.
 func (a attempt) reportsReconcile() bool { return a.reconciles != nil && a.conditionType != "" }
 
-// isSetByHandler reports whether a handler has itself set the condition that reports it in this reconcile. The value of the handler has precedence.
+// isSetByHandler reports whether a handler has set its own condition in this reconcile. The handler's value takes precedence.
 func (e *Engine) isSetByHandler(r *reconciliation, kind string) bool {
 	return slices.ContainsFunc(r.report.attempts, func(a attempt) bool {
 		return a.conditionType == kind && a.Base != nil && // it is nil if the handler was not called
@@ -162,7 +162,7 @@ func conditionFromRecord(kind string, record progress.Record) metav1.Condition {
 	return out
 }
 
-// conditionIn returns a condition in the JSON form of an object; the zero one if it is absent.
+// conditionIn returns a condition from an object's JSON form, or the zero one if it is absent.
 func (e *Engine) conditionIn(content map[string]any, kind string) metav1.Condition {
 	set, err := e.conditionsIn(content)
 	if err != nil {
@@ -180,8 +180,8 @@ func (e *Engine) conditionsIn(content map[string]any) (*conditions.Set, error) {
 	return conditions.For(obj, e.traits.conditionPlaces...)
 }
 
-// conditionStatuses returns the function that finds the statuses of the conditions in [Kind.Conditions]. It returns nil without such conditions, or if the
-// conditions are stored in status.conditions.
+// conditionStatuses returns a function that finds the statuses of the conditions in [Kind.Conditions]. It returns nil if there are no such
+// conditions, or if they are stored in status.conditions.
 func (e *Engine) conditionStatuses() func(content map[string]any) map[string]any {
 	if len(e.ConditionOptions) == 0 || len(e.Conditions) == 0 {
 		return nil
@@ -192,7 +192,7 @@ func (e *Engine) conditionStatuses() func(content map[string]any) map[string]any
 			return nil
 		}
 		out := map[string]any{}
-		for _, condition := range slices.Backward(set.List()) { // the first one of a type has precedence
+		for _, condition := range slices.Backward(set.List()) { // the first one of a type takes precedence
 			if slices.Contains(e.Conditions, condition.Type) && condition.Status != "" {
 				out[condition.Type] = string(condition.Status)
 			}

@@ -15,7 +15,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// handleDeleted handles the objects of a key that have left the cache. It returns the time until the next delete handler is due; 0 if none is left.
+// handleDeleted handles a key's objects that have left the cache. It returns the time until the next delete handler is due, or 0 if none is
+// left.
 func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
 	for _, left := range e.states.TakeLeft(key) {
 		last := left.Object
@@ -55,8 +56,8 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 	return wait
 }
 
-// isMissingInCache reports whether the cache lacks an object that exists and that it selects. The data about the object is then kept. An object that no longer decodes
-// is not missing: it is out of scope until a client repairs it.
+// isMissingInCache reports whether the cache lacks an object that exists and belongs in it. The data about the object is then kept. An
+// object that no longer decodes is not missing: it is out of scope until a client repairs it.
 func (e *Engine) isMissingInCache(ctx context.Context, obj client.Object) (bool, error) {
 	key := client.ObjectKeyFromObject(obj)
 	live, err := e.readLive(ctx, key)
@@ -68,8 +69,8 @@ func (e *Engine) isMissingInCache(ctx context.Context, obj client.Object) (bool,
 	return live != nil && live.GetUID() == obj.GetUID() && e.IsWatched(live), err
 }
 
-// finishDeleted calls the optional delete handlers for an object that has left the cache, if the object does not exist any more. It also removes stored data
-// of the engine that the object no longer needs.
+// finishDeleted calls the optional delete handlers for an object that has left the cache, if it no longer exists. It also removes stored
+// engine data that the object no longer needs.
 func (e *Engine) finishDeleted(ctx context.Context, t *tombstone) {
 	r, ctx, err := e.lastReconciliation(ctx, t)
 	if err != nil {
@@ -83,11 +84,11 @@ func (e *Engine) finishDeleted(ctx context.Context, t *tombstone) {
 	e.events.Limiter.Forget(t.last.GetUID())
 }
 
-// removeStaleAnnotations removes the framework's data from an object that has left the cache but still exists. If the cache is restricted to
-// labels and the object has lost them, the informer delivers no later event of the object.
+// removeStaleAnnotations removes the framework's data from an object that has left the cache but still exists. If the object has lost the
+// labels that the cache is restricted to, the informer won't deliver it again.
 func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliation) {
 	_, delayed := lost.session.Records.StaleAfter(now())
-	if e.Shard != nil { // another shard may handle the object
+	if e.Shard != nil { // a different shard may handle the object
 		return
 	}
 	if !lost.session.Records.HasStale(now()) && !delayed && (e.detector.Stateless || e.Pin.Fetch(lost.draft.Base()) == nil) {
@@ -115,7 +116,7 @@ func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliatio
 	}
 }
 
-// callOptionalDelete calls the optional delete handlers once, with the last known state of the object. It ignores objects whose deletion had begun
+// callOptionalDelete calls the optional delete handlers once, with the object's last known state. It ignores objects whose deletion began
 // before the operator started.
 func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 	ids := slices.DeleteFunc(slices.Clone(r.matching.handlers), func(id string) bool {
@@ -135,8 +136,8 @@ func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 	}
 }
 
-// callOnce calls an optional delete handler and its sub-handlers. Their progress is not stored, so they are not retried. A handler that awaits its sub-handlers
-// is called again after them.
+// callOnce calls an optional delete handler and its sub-handlers. Their progress isn't stored, so they aren't retried. A handler that
+// awaits its sub-handlers is called again after them.
 func (e *Engine) callOnce(ctx context.Context, r *reconciliation, id string, h *invoke.Handler, record progress.Record) {
 	var called []string // the sub-handlers
 	for callAgain := true; callAgain; {
@@ -174,8 +175,8 @@ func (e *Engine) callOnce(ctx context.Context, r *reconciliation, id string, h *
 	}
 }
 
-// stillExists reports whether an object that has left the cache still exists. The cache may be restricted to labels that the object has lost. If the
-// check fails, stillExists returns true, so that the optional delete handlers are not called for an existing object.
+// stillExists reports whether an object that has left the cache still exists. It may only have lost the labels that the cache is restricted
+// to. If the check fails, stillExists returns true, so that the optional delete handlers aren't called for an existing object.
 func (e *Engine) stillExists(ctx context.Context, r *reconciliation) bool {
 	exists, err := e.exists(ctx, r.draft.Base())
 	if err != nil {
@@ -185,19 +186,20 @@ func (e *Engine) stillExists(ctx context.Context, r *reconciliation) bool {
 	return exists
 }
 
-// Vanished returns the keys of vanished objects whose delete handlers have not finished. It is for the test kit and for [Engine.Status].
+// Vanished returns the keys of vanished objects whose delete handlers haven't finished. It is for the test kit and [Engine.Status].
 func (e *Engine) Vanished() []types.NamespacedName { return e.gone.tombstones.Keys() }
 
-// isVanished reports whether an object has disappeared although it had our finalizer and no deletion timestamp: the API server may remove an object when its
-// deletion and the write of its first finalizer are concurrent. It returns false if a peer may have handled the object, because a pause began since the last
-// reconcile. It also returns false if an earlier process may have handled the object, because the cache is older than the epoch.
+// isVanished reports whether an object has disappeared although it had our finalizer and no deletion timestamp. The API server may remove
+// an object like this if it is deleted while its first finalizer is being written. isVanished returns false if a peer may have handled the
+// object, because a pause has begun since the last reconcile. It also returns false if an earlier process may have done so, because the
+// cache is older than the epoch.
 func (e *Engine) isVanished(t *tombstone) bool {
 	memory := t.known.Worker
 	finalizerRemoved := memory.Details != nil && memory.Details.Memory.FinalizerRemoved
 	return memory.SeenSinceStart && e.hasFinalizer(t.last) && t.last.GetDeletionTimestamp() == nil && !finalizerRemoved && memory.PausesAtReconcile == e.pause.count.Load()
 }
 
-// lastReconciliation returns a reconciliation of the last known state of an object, and the context for it.
+// lastReconciliation returns a reconciliation of an object's last known state, and its context.
 func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconciliation, context.Context, error) {
 	ctx = objectstate.ContextWithMemos(ctx, t.memos)
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(t.last.GetUID())))
@@ -211,8 +213,8 @@ func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconci
 	return r, ctx, nil
 }
 
-// handleVanished calls the due delete handlers for the vanished objects of a key, according to their policies. Their progress is kept in memory, because
-// there is no object to write it to. handleVanished returns the time until the next call; 0 if all handlers have finished.
+// handleVanished calls the due delete handlers for a key's vanished objects, following their policies. Their progress is kept in memory,
+// because there is no object to store it on. handleVanished returns the time until the next call, or 0 if all handlers have finished.
 func (e *Engine) handleVanished(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
 	for _, t := range e.gone.tombstones.Get(key) {
 		left, done := e.handleTombstone(ctx, t)
@@ -239,7 +241,7 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 		case err != nil:
 			log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; its delete handlers wait", "retryAfter", e.ConsistencyTimeout.String())
 			return e.ConsistencyTimeout, false
-		case exists: // the object does not match the selector of the watch any more
+		case exists: // it only stopped matching the watch's selector
 			e.finishDeleted(ctx, t)
 			return 0, true
 		}
@@ -258,7 +260,7 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 	r.session.Records = t.state
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
-	_ = e.callCauseHandlers(ctx, r) // callCauseHandlers returns only errors of writes, and nothing is written
+	_ = e.callCauseHandlers(ctx, r) // it only returns errors of writes, and nothing is written
 	t.last = r.draft.Current().Object
 	wait, left := e.untilNext(r, now())
 	return wait, !left

@@ -31,7 +31,7 @@ func newDeletionChecker() *deletionChecker {
 	return c
 }
 
-// close ends all checks, and returns when they have ended.
+// close cancels all checks and waits until they have returned.
 func (c *deletionChecker) close() {
 	c.mu.Lock()
 	c.end()
@@ -39,7 +39,7 @@ func (c *deletionChecker) close() {
 	c.running.Wait()
 }
 
-// start begins a check of an object, unless one has begun and not called done yet.
+// start starts checking an object, unless an earlier check hasn't called done yet.
 func (c *deletionChecker) start(uid types.UID, check func(ctx context.Context, done func())) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *deletionChecker) start(uid types.UID, check func(ctx context.Context, d
 	})
 }
 
-// ask calls exists until it returns no error, or for deletionTimeout.
+// ask calls exists until it returns no error, but no longer than deletionTimeout.
 func (c *deletionChecker) ask(ctx context.Context, exists func(context.Context) (bool, error)) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, deletionTimeout)
 	defer cancel()

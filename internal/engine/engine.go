@@ -44,7 +44,7 @@ type Engine struct {
 	Settings
 	Kind
 	traits    traits
-	layers    []layer    // the outermost first
+	layers    []layer    // outermost first
 	layered   reconciler // the steps within the layers
 	states    *objectStore
 	detector  *cause.Detector
@@ -62,25 +62,25 @@ type Engine struct {
 	held       heldByReason
 }
 
-// traits follow from the declaration of the kind and the settings.
+// traits follow from the kind's declaration and the settings.
 type traits struct {
 	hooks              *invoke.Hooks // nil without hooks
-	writesEventChanges bool          // changes of an event handler are written
+	writesEventChanges bool          // event handlers' changes are written
 	reportsConditions  bool          // the engine sets conditions
 	usesFinalizer      bool          // the engine adds and removes the finalizer
-	retriesOnChange    bool          // changes of related objects call cause handlers that wait
-	handlesOwnChanges  bool          // changes of handlers can be updates
+	retriesOnChange    bool          // waiting cause handlers are called when related objects change
+	handlesOwnChanges  bool          // handlers' changes can be updates
 	conditionPlaces    []conditions.Option
 }
 
-// queue contains what the engine knows of the queue, the workers and their end.
+// queue contains what the engine knows about the queue and the workers.
 type queue struct {
 	promoter      *promotion.Promoter
 	hasPredicates atomic.Bool // predicates may prevent reconciles
-	ended         atomic.Bool // the operator has ended, and nothing is written any more
+	ended         atomic.Bool // the operator has stopped, and nothing is written any more
 	created       time.Time
-	finished      atomic.Int64                              // the end of the last reconcile, as a duration since created; 0 if none has begun
-	running       keyed.Map[types.NamespacedName, struct{}] // the keys that are being reconciled
+	finished      atomic.Int64                              // the last reconcile's end, counted from created; 0 if none has started
+	running       keyed.Map[types.NamespacedName, struct{}] // the keys being reconciled
 	failures      keyed.Map[types.NamespacedName, failure]  // of the last reconciles
 	backingOff    keyed.Map[types.NamespacedName, bool]     // reconcile handlers of these keys have failed or asked for a rate-limited call
 }
@@ -89,54 +89,54 @@ type queue struct {
 type backgroundWork struct {
 	supervisor   *daemons.Supervisor
 	runner       *background.Runner
-	runs         keyed.Map[types.UID, int]           // the number of runs, with those that the supervisor has abandoned
-	panicChanges keyed.Map[types.UID, []panicChange] // the workers have not written them yet
+	runs         keyed.Map[types.UID, int]           // the number of runs, including those that the supervisor has abandoned
+	panicChanges keyed.Map[types.UID, []panicChange] // not written by the workers yet
 }
 
-// otherHandlers is the state of the handlers without a cause.
+// otherHandlers is the state of handlers that have no cause.
 type otherHandlers struct {
-	order         []string                                      // the ids of the reconcile handlers, each after those that must succeed before it
+	order         []string                                      // the reconcile handlers' ids, each after those that must succeed before it
 	eventQueues   keyed.Map[types.NamespacedName, eventQueue]   // of event handlers
 	clusterEvents keyed.Map[handlerKey, []*invoke.ClusterEvent] // the Kubernetes Events that wait for their handlers
 	indexFailures keyed.Map[handlerKey, progress.Record]        // of index handlers
 }
 
-// goneObjects are the objects that have left the cache and for which handlers may still be called.
+// goneObjects are objects that have left the cache, but for which handlers may still be called.
 type goneObjects struct {
 	deletions  *deletionChecker
 	tombstones keyed.Map[types.NamespacedName, []*tombstone] // of vanished objects
 	lastCalls  keyed.Map[types.NamespacedName, *lastCalls]   // of reconcile handlers for deleted objects
 }
 
-// pauses contains what the engine knows of pauses.
+// pauses contains what the engine knows about pauses.
 type pauses struct {
-	count      atomic.Int32                              // the number of pauses that have begun in any namespace
+	count      atomic.Int32                              // how many pauses have begun in any namespace
 	namespaces keyed.Map[string, struct{}]               // no daemon or timer is started in them; "" means all namespaces
-	deferred   keyed.Map[types.NamespacedName, struct{}] // the keys that wait for the end of a pause, or for the admission by the scope
+	deferred   keyed.Map[types.NamespacedName, struct{}] // the keys that wait until a pause is over, or until the scope admits them
 }
 
-// sharding contains the objects that leave the shard.
+// sharding contains the objects that are leaving the shard.
 type sharding struct {
 	releases shards.Releases
-	events   handler.EventHandler // receives the events of the objects of the shard
+	events   handler.EventHandler // receives the events of the shard's objects
 	draining metrics.ObjectSet
 }
 
 // heldByReason are the held objects, for the metric.
 type heldByReason struct {
-	bySteps []*heldObjects // by the reason for which a step has held them in their last reconcile
+	bySteps []*heldObjects // by the reason why a step held them in their last reconcile
 	looping *heldObjects   // their handlers cause their own calls
 }
 
-// identify sets the apiVersion and the kind, which typed clients drop. It does not write to an unstructured object that has them, because its content may
-// be shared.
+// identify sets the apiVersion and the kind, which typed clients drop. It doesn't write to an object that has them, because an unstructured
+// object's content may be shared.
 func (e *Engine) identify(obj client.Object) {
 	if obj.GetObjectKind().GroupVersionKind() != e.GVK {
 		obj.GetObjectKind().SetGroupVersionKind(e.GVK)
 	}
 }
 
-// latest returns a copy of the newest known state of an object. For a deleted object, this is the last known state.
+// latest returns a copy of an object's newest known state. For a deleted object, that is its last known state.
 func (e *Engine) latest(obj client.Object) client.Object {
 	newest := e.states.Newest(obj.GetUID())
 	if newest == nil {
@@ -168,8 +168,8 @@ func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.N
 	return obj, nil
 }
 
-// findFault reads an object without its Go type. It returns the object, and the reason why it does not decode. The fault is nil if the object decodes, or if it
-// cannot be read.
+// findFault reads an object without its Go type, and returns it with the reason why it doesn't decode. The fault is nil if the object
+// decodes or cannot be read.
 func (e *Engine) findFault(ctx context.Context, key types.NamespacedName) (raw *unstructured.Unstructured, fault *decoding.Fault) {
 	newObject := decoding.Constructor(e.New())
 	raw = &unstructured.Unstructured{}
@@ -183,8 +183,8 @@ func (e *Engine) findFault(ctx context.Context, key types.NamespacedName) (raw *
 	return raw, fault
 }
 
-// exists asks the API server whether an object exists. It reads only the metadata, because the object may have left the cache as it no longer decodes into its
-// Go type.
+// exists asks the API server whether an object exists. It reads only the metadata, because the object may have left the cache when it
+// stopped decoding into its Go type.
 func (e *Engine) exists(ctx context.Context, obj client.Object) (bool, error) {
 	live, key := &metav1.PartialObjectMetadata{}, client.ObjectKeyFromObject(obj)
 	live.SetGroupVersionKind(e.GVK)
@@ -202,12 +202,13 @@ func (e *Engine) logOf(obj client.Object) logr.Logger {
 	return lazylog.New(e.Log).WithValues("controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID())
 }
 
-// handlerIDs returns the ids of the handlers of all kinds.
+// handlerIDs returns the ids of all handlers, with or without a cause.
 func (e *Engine) handlerIDs() []string {
 	return slices.Concat(e.Handlers.IDs(), e.EventHandlers.IDs(), e.ReconcileHandlers.IDs(), e.BackgroundHandlers.IDs(), e.Indexes.IDs())
 }
 
-// guard calls a function of the engine that calls methods of users: of their Go types, and with CallsUserCode of their stores and conditions.
+// guard calls a function of the engine that calls users' methods: those of their Go types, and with CallsUserCode those of their stores and
+// conditions.
 func (e *Engine) guard(fn func() error) error {
 	if e.CallsUserCode {
 		return guard.Call("", fn)
@@ -215,12 +216,12 @@ func (e *Engine) guard(fn func() error) error {
 	return guard.Catch("", fn)
 }
 
-// A reconciler handles the object of a key.
+// A reconciler handles a key's object.
 type reconciler func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error)
 
-// A layer is middleware around the steps of a reconcile. It needs no object, so it also handles keys whose objects no longer exist.
+// A layer is middleware around the steps of a reconcile. It doesn't need an object, so it handles even keys whose objects no longer exist.
 type layer struct {
-	// hold returns why the layer would keep the object of a key from the inner layers and the steps. It has no effects. It is nil for a layer that holds nothing.
+	// hold returns why the layer would hold a key's object. It has no side effects. It is nil for a layer that holds nothing.
 	hold func(key types.NamespacedName) Hold
 	// wrap returns the reconciler with the layer around next.
 	wrap func(next reconciler) reconciler
@@ -239,14 +240,14 @@ func newHeldObjects(kind string, reason HoldReason) *heldObjects {
 	return &heldObjects{reason: reason, gauge: gauge}
 }
 
-// noteHold records which step holds the object of a key, for the metric; an empty reason if none does.
+// noteHold records for the metric which step holds a key's object. An empty reason means that none does.
 func (e *Engine) noteHold(key types.NamespacedName, reason HoldReason) {
 	for _, h := range e.held.bySteps {
 		h.objects.Note(h.gauge, key, h.reason == reason)
 	}
 }
 
-// noteLoop records whether the handlers of the object of a key cause their own calls.
+// noteLoop records whether the handlers of a key's object cause their own calls.
 func (e *Engine) noteLoop(key types.NamespacedName, loops bool) {
 	e.held.looping.objects.Note(e.held.looping.gauge, key, loops)
 }
@@ -262,14 +263,14 @@ func (e *Engine) newReconciliation(known *objectState) *reconciliation {
 	return r
 }
 
-// hasFinalizer reports whether an object has the finalizer of the operator. Operators of one kind often share kopf's name. Who never adds it leaves it to the
-// others.
+// hasFinalizer reports whether an object has the operator's finalizer. Operators of one kind often share kopf's name. One that never adds
+// it leaves it to the others.
 func (e *Engine) hasFinalizer(obj client.Object) bool {
 	return e.traits.usesFinalizer && slices.Contains(obj.GetFinalizers(), e.Finalizer)
 }
 
-// ReportLeftFinalizers is called after the first listing. If the engine never removes the finalizer, ReportLeftFinalizers logs how many objects have it: an
-// earlier version of the operator may have added it for a delete handler.
+// ReportLeftFinalizers is called after the first list. If the engine never removes the finalizer, it logs how many objects have it, because
+// an earlier version of the operator may have added it for a delete handler.
 func (e *Engine) ReportLeftFinalizers() {
 	if e.traits.usesFinalizer {
 		return
@@ -290,7 +291,7 @@ func (e *Engine) inScope(key types.NamespacedName) bool {
 	return (e.Scope == nil || e.Scope.InScope(key)) && !e.isLeaving(key)
 }
 
-// isLeaving reports whether the object of a key is being released, or was released.
+// isLeaving reports whether a key's object is being released, or was released.
 func (e *Engine) isLeaving(key types.NamespacedName) bool {
 	if e.Shard == nil {
 		return false
@@ -310,7 +311,8 @@ func (e *Engine) paused(namespace string) bool {
 	return paused
 }
 
-// copyState returns a copy of the state of an object; an empty one if the object is unknown. It returns nil if a worker reconciles the object.
+// copyState returns a copy of an object's state, which is empty if the object is unknown. It returns nil if a worker is reconciling the
+// object.
 func (e *Engine) copyState(ctx context.Context, uid types.UID) *objectState {
 	for range copyAttempts { // another explanation may be copying the state at the same time
 		if copied := e.tryCopyState(uid); copied != nil {

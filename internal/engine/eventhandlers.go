@@ -19,7 +19,7 @@ import (
 // reasonEvent is the reason of event handlers.
 const reasonEvent = "event"
 
-// WaitingEvents returns the keys of the objects with an event handler that waits for its next attempt. It is for the test kit.
+// WaitingEvents returns the keys of objects with an event handler that is waiting for its next attempt. It is for the test kit.
 func (e *Engine) WaitingEvents() (keys []types.NamespacedName) {
 	for _, key := range e.others.eventQueues.Keys() {
 		if len(e.others.eventQueues.Get(key).events) > 0 {
@@ -29,9 +29,9 @@ func (e *Engine) WaitingEvents() (keys []types.NamespacedName) {
 	return keys
 }
 
-// callEventHandlers calls the event handlers for each observed event of a key, in order, also for the deletion of an object. Event handlers store no
-// records on the object. If an attempt must be repeated, the later events wait. callEventHandlers returns the time until the next attempt; 0 if nothing is
-// left.
+// callEventHandlers calls the event handlers for each observed event of a key in order, including the deletion of an object. They store no
+// records on the object. While an attempt waits to be retried, later events wait, too. callEventHandlers returns the time until the next
+// attempt, or 0 if nothing is left.
 func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName) time.Duration {
 	queue := e.others.eventQueues.Take(key)
 	defer func() { e.putEventQueue(key, queue) }()
@@ -60,8 +60,9 @@ func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName
 	return 0
 }
 
-// hasOnlyLeft reports whether an event is the deletion of an object that still exists. The object has then left the cache, for example because a user has
-// removed its label. A deletion that a watch without a selector has reported is not checked, because the API server has confirmed it already.
+// hasOnlyLeft reports whether an event is the deletion of an object that still exists. The object has then only left the cache, for example
+// because a user removed its label. A deletion from a watch without a selector isn't checked, because the API server has confirmed it
+// already.
 func (e *Engine) hasOnlyLeft(ctx context.Context, one *eventInProgress) (bool, error) {
 	if !one.IsDeletion() || e.Selector == nil && !one.Inferred {
 		return false, nil
@@ -69,14 +70,15 @@ func (e *Engine) hasOnlyLeft(ctx context.Context, one *eventInProgress) (bool, e
 	return e.exists(ctx, one.Object)
 }
 
-// putEventQueue stores the queue of a key. Only the worker of the key changes it.
+// putEventQueue stores a key's queue. Only the key's worker changes it.
 func (e *Engine) putEventQueue(key types.NamespacedName, queue eventQueue) {
 	if len(queue.events)+len(queue.changes) > 0 {
 		e.others.eventQueues.Set(key, queue)
 	}
 }
 
-// callForEvent calls the handlers that are due for an event. It returns their changes, and the time until the next attempt; 0 if all have finished.
+// callForEvent calls the handlers that are due for an event. It returns their changes, and the time until the next attempt, or 0 if all
+// have finished.
 func (e *Engine) callForEvent(ctx context.Context, event *eventInProgress) (changes []eventChange, wait time.Duration) {
 	view, input, err := e.observedView(event.Object, reasonEvent)
 	if err != nil {
@@ -132,7 +134,7 @@ func (e *Engine) callEventHandler(
 	return record.WithOutcome(outcome, now()), change
 }
 
-// eventChange returns the changes and the result of an attempt; nil without changes.
+// eventChange returns an attempt's changes and result, or nil without changes.
 func (e *Engine) eventChange(ctx context.Context, view *invoke.View, req *invoke.Request, success bool) (*eventChange, error) {
 	received := patch.Converted{Object: view.Object, Content: view.After}
 	doc, base, err := e.committer.ChangesOf(ctx, received, req.ID, req.Object)
@@ -149,7 +151,7 @@ func (e *Engine) eventChange(ctx context.Context, view *invoke.View, req *invoke
 	return change, nil
 }
 
-// takeEventChanges adds the changes of event handlers to the changes that the reconcile writes.
+// takeEventChanges adds event handlers' changes to those that the reconcile writes.
 func (e *Engine) takeEventChanges(ctx context.Context, r *reconciliation) {
 	key := client.ObjectKeyFromObject(r.draft.Base())
 	queue := e.others.eventQueues.Take(key)

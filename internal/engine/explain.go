@@ -23,8 +23,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Explain describes how the engine would handle the object of a key, and why. It detects the cause and plans the calls as a reconcile does. It calls the
-// predicates of the handlers, but no handlers, and writes nothing.
+// Explain describes how the engine would handle a key's object, and why. It detects the cause and plans the calls like a reconcile. It
+// calls the handlers' predicates, but no handlers, and writes nothing.
 func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explain.Explanation, error) {
 	ctx = log.IntoContext(ctx, logr.Discard())
 	x := &explanation{Explanation: &explain.Explanation{
@@ -64,8 +64,8 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 	return x.Explanation, nil
 }
 
-// keepBack corrects the states of the handlers that would be called now without a hold. A loop keeps back only the calls that handlers have caused, so its hold
-// changes no state.
+// keepBack corrects the state of handlers that would be called now if there were no hold. The hold of a loop doesn't change any state,
+// because it affects only calls that handlers have caused.
 func (x *explanation) keepBack(hold Hold) {
 	if hold.Scope == HoldsRelease || hold.Reason == HeldByLoop {
 		return
@@ -89,7 +89,7 @@ func (e *Engine) isBackground(id string) bool {
 	return found
 }
 
-// ofUndecodable explains an object that does not decode into its Go type. It returns failure if this is not so.
+// ofUndecodable explains an object that doesn't decode into its Go type. If decoding is not the problem, it returns failure.
 func (x *explanation) ofUndecodable(ctx context.Context, key types.NamespacedName, failure error) error {
 	raw, fault := x.engine.findFault(ctx, key)
 	if fault == nil {
@@ -114,7 +114,7 @@ func (x *explanation) waitf(format string, args ...any) {
 
 func (x *explanation) unknown(text string) { x.Unknown = append(x.Unknown, text) }
 
-// ofUnobserved explains an object that the informer has not delivered.
+// ofUnobserved explains an object that the informer hasn't delivered.
 func (x *explanation) ofUnobserved(ctx context.Context, key types.NamespacedName) error {
 	obj, err := x.engine.readObject(ctx, x.engine.APIReader, key)
 	if err != nil {
@@ -138,7 +138,7 @@ func (x *explanation) ofObject(obj client.Object) {
 	})
 }
 
-// ofHolds explains why no handler, or not all handlers, are called for the object at the moment.
+// ofHolds explains why some or all handlers aren't called for the object at the moment.
 func (x *explanation) ofHolds(s subject) {
 	x.holds = x.engine.holdsOf(s)
 	for _, hold := range x.holds {
@@ -153,7 +153,7 @@ func (x *explanation) ofHolds(s subject) {
 	}
 }
 
-// evaluate detects the cause and plans the calls, as a reconcile does.
+// evaluate detects the cause and plans the calls like a reconcile.
 func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 	e, r := x.engine, x.r
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(obj.GetUID()))
@@ -246,7 +246,7 @@ func (x *explanation) ofRecord(one *explain.Handler, h *invoke.Handler) {
 	}
 }
 
-// unfinished returns the quoted ids of the given handlers that are selected for the cause and have not succeeded.
+// unfinished returns the quoted ids of those given handlers that are selected for the cause but haven't succeeded.
 func (x *explanation) unfinished(ids []string) (quoted []string) {
 	for _, id := range ids {
 		if slices.Contains(x.r.matching.selection.Selected, id) && !x.r.session.Records.Record(id).Success {
@@ -369,7 +369,7 @@ func (x *explanation) ofBackground(one *explain.Handler) {
 	}
 }
 
-// textOf explains a refusal. It leaves out the values of Secrets and of annotations, which may be confidential.
+// textOf explains a refusal without the values of Secrets and annotations, which may be confidential.
 func (x *explanation) textOf(refusal match.Refusal) string {
 	if refusal.Rule == match.Annotation || x.engine.IsSecret() && refusal.Rule != match.Label || refusal.Name == "metadata" || strings.HasPrefix(refusal.Name, "metadata.annotations") {
 		return refusal.String()
@@ -395,7 +395,7 @@ func (x *explanation) ofClusterEvents(h *invoke.Handler) func(*explain.Handler) 
 	}
 }
 
-// ofVanished explains an object that no longer exists, while its delete handlers are called from memory.
+// ofVanished explains an object that no longer exists, but whose delete handlers are called from memory.
 func (x *explanation) ofVanished(key types.NamespacedName) {
 	if len(x.engine.gone.tombstones.Get(key)) == 0 {
 		return
@@ -405,8 +405,8 @@ func (x *explanation) ofVanished(key types.NamespacedName) {
 	x.waitf("the object does not exist any more: the operator calls its delete handlers with its last known state, until they have finished or the operator ends")
 }
 
-// ofQueue explains why no worker reconciles the object: it has been in the queue for at least longQueued, or predicates have rejected its last event although handlers
-// are due.
+// ofQueue explains why no worker reconciles the object: it has been in the queue for at least longQueued, or predicates have rejected its
+// last event although handlers are due.
 func (x *explanation) ofQueue(key types.NamespacedName, obj client.Object) {
 	e := x.engine
 	isDue := slices.ContainsFunc(x.Handlers, func(h explain.Handler) bool { return h.State == explain.Due })
@@ -421,5 +421,5 @@ func (x *explanation) ofQueue(key types.NamespacedName, obj client.Object) {
 	}
 }
 
-// longQueued is the shortest time in the queue that an explanation mentions.
+// longQueued is the shortest time in the queue worth mentioning.
 const longQueued = time.Second

@@ -10,7 +10,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// pendingHandlers describes the delete handlers of a vanished object that have not succeeded. Only the worker of the object may call it.
+// pendingHandlers describes a vanished object's delete handlers that haven't succeeded. Only the object's worker may call it.
 func (e *Engine) pendingHandlers(t *tombstone) (all []explain.Handler) {
 	if t.state == nil {
 		return nil
@@ -29,7 +29,7 @@ func (e *Engine) pendingHandlers(t *tombstone) (all []explain.Handler) {
 	return all
 }
 
-// pendingDeletion describes the handlers of the vanished objects of a key that have not succeeded.
+// pendingDeletion describes the handlers of a key's vanished objects that haven't succeeded.
 func (e *Engine) pendingDeletion(key types.NamespacedName) (all []explain.Handler) {
 	for _, t := range e.gone.tombstones.Get(key) {
 		if pending := t.pending.Load(); pending != nil {
@@ -39,7 +39,7 @@ func (e *Engine) pendingDeletion(key types.NamespacedName) (all []explain.Handle
 	return all
 }
 
-// setRecord adds the attempts, the error and the times of a record.
+// setRecord adds a record's attempts, error and times.
 func setRecord(one *explain.Handler, record progress.Record) {
 	one.Attempts, one.LastError = record.Retries, record.Message
 	if !record.Started.IsZero() && record.Retries > 0 { // without attempts, Started may be the time of this explanation

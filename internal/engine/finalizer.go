@@ -10,9 +10,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// ensureFinalizer adds the finalizer before the first handler that needs it is called. It removes the finalizer if neither a handler nor a running daemon or timer
-// needs it; after delete handlers, the write of the step commit removes it. Handlers are called when the cache shows the finalizer: a handler that reads or updates
-// its object with a client would otherwise use an outdated state.
+// ensureFinalizer adds the finalizer before the first handler that needs it is called, and removes it when no handler and no running daemon
+// or timer needs it. After delete handlers, the commit step removes it. Handlers are called once the cache shows the finalizer, because a
+// handler that reads or updates its object with a client would otherwise work on outdated state.
 func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (Hold, error) {
 	action := e.finalizerAction(r)
 	if action == cause.KeepFinalizer {
@@ -34,7 +34,7 @@ func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (Hold, 
 	return holdFor(HeldByFinalizer, e.ConsistencyTimeout), err
 }
 
-// finalizerAction decides whether the finalizer must be added or removed.
+// finalizerAction decides whether to add or remove the finalizer.
 func (e *Engine) finalizerAction(r *reconciliation) cause.FinalizerAction {
 	needed := e.background.runner.NeedsFinalizer(r.draft.Base().GetUID(), r.matching.background) || slices.ContainsFunc(r.matching.handlers, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
@@ -48,7 +48,7 @@ func (e *Engine) finalizerAction(r *reconciliation) cause.FinalizerAction {
 	return cause.DecideFinalizer(r.session.Cause.Facts, needed)
 }
 
-// warnFinalizerContested reports that another client keeps adding the finalizer. The engine then leaves it to that client.
+// warnFinalizerContested reports that another client keeps adding the finalizer, so that the engine leaves it to that client.
 func (e *Engine) warnFinalizerContested(ctx context.Context, r *reconciliation) {
 	const note = "Another client keeps adding the finalizer, which no handler of this operator needs: leaving it to that client. " +
 		"If two operators handle the kind, one of them needs another name: WithFinalizer"

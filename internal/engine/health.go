@@ -10,8 +10,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
-// Retry returns the expected error that ended the last reconcile of an object, and because of which the object is reconciled again: a conflict,
-// throttling, or a suspension of the process. It returns nil if there was none. It is for the test kit.
+// Retry returns the expected error that made the last reconcile of an object fail, and because of which it is retried: a conflict,
+// throttling, or a suspended process. It returns nil if there was none. It is for the test kit.
 func (e *Engine) Retry(key types.NamespacedName) error {
 	if last := e.queue.failures.Get(key); last.isExpected {
 		return last.err
@@ -19,13 +19,13 @@ func (e *Engine) Retry(key types.NamespacedName) error {
 	return nil
 }
 
-// QueueStats contains the numbers of waiting and running reconciles, the longest waiting time, and the time since the end of the last reconcile.
+// QueueStats contains how many reconciles are waiting and running, the longest wait, and the time since the last reconcile finished.
 type QueueStats struct {
 	Waiting, Running    int
 	Longest, Unfinished time.Duration
 }
 
-// QueueStats returns the statistics of the queue, and updates the metrics of the longest waiting time and of the number of objects.
+// QueueStats returns the queue's statistics. It also updates the metrics for the longest wait and the number of objects.
 func (e *Engine) QueueStats() QueueStats {
 	n, longest := e.states.QueueStats()
 	stats := QueueStats{Waiting: n, Running: e.queue.running.Len(), Longest: longest}
@@ -37,8 +37,8 @@ func (e *Engine) QueueStats() QueueStats {
 	return stats
 }
 
-// InProgress returns the ids of the cause handlers that have begun and have not finished, with their delays. If all of them have finished, it returns the
-// ids of the handlers that still have records. It is for the test kit.
+// InProgress returns the ids of the cause handlers that have started but not finished, with their delays. If all of them have finished, it
+// returns those that still have records. It is for the test kit.
 func (e *Engine) InProgress(obj client.Object) (texts []string) {
 	var finished []string
 	for _, id := range e.Handlers.IDs() {

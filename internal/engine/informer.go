@@ -25,7 +25,7 @@ import (
 // reasonIndex is the reason of index handlers.
 const reasonIndex = "index"
 
-// updateIndexes calls the index handlers for an observed state of an object. It runs on the goroutine of the informer, so that the indexes are
+// updateIndexes calls the index handlers for an observed state of an object. It runs on the informer's goroutine, so that the indexes are
 // complete before the object is reconciled.
 func (e *Engine) updateIndexes(ctx context.Context, observed client.Object) {
 	ctx = log.IntoContext(ctx, e.logOf(observed))
@@ -73,14 +73,16 @@ func (e *Engine) removeFromIndexes(obj client.Object) {
 	}
 }
 
-// PruneIndexes removes the objects that the engine does not know from the indexes. It must be called when the engine has observed the first list.
+// PruneIndexes removes objects that the engine doesn't know from the indexes. It must be called once the engine has observed the first
+// list.
 func (e *Engine) PruneIndexes() {
 	for _, handler := range e.Indexes.All() {
 		handler.Prune(e.states.IsKnown)
 	}
 }
 
-// IndexEvents returns an event handler for an informer that only updates the indexes. It is for processes that do not handle the objects yet.
+// IndexEvents returns an event handler for an informer that only updates the indexes. It is for processes that don't handle the objects
+// yet.
 func (e *Engine) IndexEvents(ctx context.Context) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { e.updateIndexes(ctx, obj.(client.Object)) },
@@ -99,7 +101,7 @@ func (e *Engine) IndexEvents(ctx context.Context) toolscache.ResourceEventHandle
 	}
 }
 
-// observedView returns the view and the input of filters for handlers that are called for an observed state of an object.
+// observedView returns the view and the filter input for handlers that are called for an observed state of an object.
 func (e *Engine) observedView(observed client.Object, reason string) (*invoke.View, match.Input, error) {
 	obj := observed.DeepCopyObject().(client.Object)
 	e.identify(obj)
@@ -113,14 +115,15 @@ func (e *Engine) observedView(observed client.Object, reason string) (*invoke.Vi
 	return view, match.Input{Object: content}, nil
 }
 
-// observer receives the events of the informer. It updates the indexes, and ends the work for objects that have left the cache even if all workers are busy.
+// observer receives the informer's events. It updates the indexes, and stops the work for objects that have left the cache even if all
+// workers are busy.
 type observer struct{ *Engine }
 
 // OnUpsert implements [objectstate.Observer].
 func (w observer) OnUpsert(ctx context.Context, obj client.Object) {
 	if len(w.Indexes.IDs()) > 0 {
 		w.updateIndexes(ctx, obj)
-		// A known object is checked first: readmit locks the releases while it delivers the object, and inScope would wait for this lock.
+		// IsKnown comes first, because readmit locks the releases while it delivers the object, and inScope would wait for that lock.
 		if !w.states.IsKnown(obj.GetUID()) && !w.inScope(client.ObjectKeyFromObject(obj)) {
 			w.removeFromIndexes(obj) // it was released in the meantime
 		}
@@ -136,7 +139,7 @@ func (w observer) OnLeave(obj client.Object, isDeleted bool) {
 	w.endWork(obj, isDeleted)
 }
 
-// EventHandler returns the event handler for the informer of the kind.
+// EventHandler returns the event handler for the kind's informer.
 func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
 	e.queue.hasPredicates.Store(len(predicates) > 0)
 	all := e.states.EventHandler(observer{e}, predicates...)
@@ -149,8 +152,8 @@ func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHa
 	return &guardedEvents{e, all}
 }
 
-// guardedEvents is an event handler that survives panics. The worker then finds the object without the effects of the event, so it may panic, too, but it
-// retries.
+// guardedEvents is an event handler that survives panics. A worker then reconciles the object without the effects of the event. It may
+// panic, too, but it retries.
 type guardedEvents struct {
 	engine *Engine
 	inner  handler.EventHandler

@@ -19,8 +19,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// callCauseHandlers calls the cause handlers of the plan in order. If the handlers have worked for the checkpoint interval, it writes their outcomes before the
-// next call. This limits the work that is repeated after a crash.
+// callCauseHandlers calls the planned cause handlers in order. Once handlers have worked for the checkpoint interval, it writes their
+// outcomes before the next call, so that less work is repeated after a crash.
 func (e *Engine) callCauseHandlers(ctx context.Context, r *reconciliation) error {
 	r.logPlan(ctx)
 	for len(r.calls.plan.Next) > 0 {
@@ -47,18 +47,18 @@ func (e *Engine) mayCall(ctx context.Context, r *reconciliation) bool {
 	return !r.calls.aborted && r.calls.err == nil && !hasEnded(ctx) && !e.stopIfPaused(r)
 }
 
-// stopIfPaused ends the calls of the reconcile if the operator or the object is paused now. It also ends them if the object has left the scope. The
-// reconcile still writes the outcomes.
+// stopIfPaused stops calling handlers if the operator or the object is paused by now, or if the object is out of scope. The reconcile still
+// writes the outcomes.
 func (e *Engine) stopIfPaused(r *reconciliation) bool {
 	newest := e.states.Newest(r.draft.Base().GetUID())
 	if e.Pause != nil && e.paused(r.draft.Base().GetNamespace()) || newest != nil && IsObjectPaused(newest) || (e.Scope != nil || e.Shard != nil) && !e.inScope(client.ObjectKeyFromObject(r.draft.Base())) {
 		r.calls.aborted = true
-		e.enqueue(r.draft.Base().GetUID()) // the key is deferred until the end of the pause, or released
+		e.enqueue(r.draft.Base().GetUID()) // the key waits until the pause is over, or is released
 	}
 	return r.calls.aborted
 }
 
-// logPlan logs the plan at V(1). It logs the paths of the changed fields, but not their values, which may be confidential.
+// logPlan logs the plan at V(1), with the paths of the changed fields but not their values, which may be confidential.
 func (r *reconciliation) logPlan(ctx context.Context) {
 	logger := log.FromContext(ctx).V(1)
 	if len(r.calls.plan.Next) == 0 || !logger.Enabled() {
@@ -73,9 +73,9 @@ func (r *reconciliation) logPlan(ctx context.Context) {
 	logger.Info("Handling", "reason", r.session.Cause.Reason, "handlers", r.calls.plan.Next, "changed", changed)
 }
 
-// callCauseHandler calls a cause handler. It calls the handler again if the handler waits for its sub-handlers to finish, and they have finished. It returns
-// false if the reconcile may not call handlers any more. The next reconcile then repeats the call. No sub-handler is called after the deadline, unless it is
-// zero.
+// callCauseHandler calls a cause handler, and calls it again if it was waiting for its sub-handlers and they have finished. It returns
+// false if the reconcile may not call handlers any more; the next one repeats the call. No sub-handler is called after the deadline, unless
+// it is zero.
 func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id string, h *invoke.Handler, deadline time.Time) bool {
 	record := r.session.Records.Record(id)
 	isLate := h.Policy.Timeout != nil && record.Retries == 0 && !record.WaitsForSubs() && now().Sub(record.Started) >= *h.Policy.Timeout
@@ -92,9 +92,9 @@ func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id str
 	return false
 }
 
-// attemptCauseHandler makes one attempt of a cause handler, and records its outcome and its changes. The changes of a failed attempt are written, too, and the
-// handlers that follow see them. attemptCauseHandler also calls the sub-handlers that the handler has declared. It returns true if the handler must be
-// called again now.
+// attemptCauseHandler makes one attempt of a cause handler, and records its outcome and its changes. Even a failed attempt's changes are
+// written, and the handlers that follow see them. The sub-handlers that the handler has declared are called as well. attemptCauseHandler
+// returns true if the handler must be called again right away.
 func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, view *invoke.View, id string, h *invoke.Handler, deadline time.Time) bool {
 	before := r.session.Records.Record(id)
 	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: before, Open: true}
@@ -115,12 +115,12 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 			if h.RetriesOnRelatedChange {
 				req.Track = e.tracker.Begin(tracking.Reader{Object: client.ObjectKeyFromObject(r.draft.Base()), Handler: r.calls.top}).Track
 			}
-			if isTop { // sub-handlers use the client of their parent
+			if isTop { // sub-handlers use their parent's client
 				req.WrapClient = e.recording(r, &recorder)
 			}
 			p.Base = r.draft.Current().Content
 		},
-		Accept: func(accepted *invoke.Request, _ error) error { // also after a failed attempt
+		Accept: func(accepted *invoke.Request, _ error) error { // even after a failed attempt
 			doc, err := e.committer.TakeChanges(ctx, r.draft, id, accepted.Object)
 			if err != nil {
 				return err
@@ -169,7 +169,7 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 	return callAgain
 }
 
-// flush returns the function with which a handler writes its changes of the status before it has returned. It returns nil for a deleted object.
+// flush returns the function that writes a handler's status changes before it has returned, or nil for a deleted object.
 func (r *reconciliation) flush(req *invoke.Request) func(context.Context) error {
 	if r.session.Gone {
 		return nil
@@ -180,7 +180,7 @@ func (r *reconciliation) flush(req *invoke.Request) func(context.Context) error 
 	}
 }
 
-// recording returns the function that wraps the client of an attempt. The function sets the recorder.
+// recording returns a function that wraps an attempt's client and sets the recorder.
 func (e *Engine) recording(r *reconciliation, recorder **loopguard.Recorder) func(client.Client) client.Client {
 	return func(inner client.Client) client.Client {
 		*recorder = &loopguard.Recorder{Client: inner, GVK: e.GVK, HasStatus: e.HasStatus, Essence: e.detector.Essence, Received: r.draft.Current()}
@@ -188,8 +188,8 @@ func (e *Engine) recording(r *reconciliation, recorder **loopguard.Recorder) fun
 	}
 }
 
-// checkpoint writes the outcomes so far if handlers have worked for the checkpoint interval. If the object was deleted, no other handler is called in this
-// reconcile.
+// checkpoint writes the outcomes so far if handlers have worked for the checkpoint interval. If the object was deleted meanwhile, no more
+// handlers are called in this reconcile.
 func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 	if r.calls.err != nil {
 		return r.calls.err
@@ -208,8 +208,8 @@ func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 	return nil
 }
 
-// cancelOnDelete returns the function that cancels the context of an attempt when the object is being deleted. It returns nil for handlers without
-// CancelOnDelete, and if the object is being deleted already. After the cancellation, no other handler is called in this reconcile.
+// cancelOnDelete returns a function that cancels an attempt's context when the object is being deleted. It returns nil for handlers without
+// CancelOnDelete, and if the object is already being deleted. After the cancellation, no more handlers are called in this reconcile.
 func (e *Engine) cancelOnDelete(r *reconciliation, h *invoke.Handler) func(context.Context) (context.Context, func()) {
 	if !h.CancelOnDelete || r.session.Cause.Facts.Deleting {
 		return nil
@@ -228,8 +228,8 @@ func (e *Engine) cancelOnDelete(r *reconciliation, h *invoke.Handler) func(conte
 	}
 }
 
-// cycleStarted returns the time when the cycle began. The records of all handlers that are selected together have the
-// same start. Handlers that are selected later in the cycle have a later start. cycleStarted returns the zero time if there are no hooks.
+// cycleStarted returns the time when the cycle began, or the zero time if there are no hooks. It takes the earliest start in the records,
+// because handlers that are selected later in the cycle start later.
 func (e *Engine) cycleStarted(r *reconciliation) (started time.Time) {
 	if e.traits.hooks == nil {
 		return time.Time{}
@@ -247,7 +247,7 @@ func (e *Engine) newView(obj client.Object, reason string) *invoke.View {
 	return &invoke.View{Object: obj, Reason: reason, ConditionOptions: e.traits.conditionPlaces, Latest: func() client.Object { return e.latest(obj) }, Notify: e.events.NotifierFor(obj)}
 }
 
-// noteAttempt records an attempt for the reports. recorder is the client that the handler has used; nil if it has used none.
+// noteAttempt records an attempt for the reports. recorder is the client that the handler has used, or nil.
 func (r *reconciliation) noteAttempt(a attempt, recorder *loopguard.Recorder) {
 	if recorder != nil {
 		r.engine.noteWrite(r, a.ID, recorder.Written())

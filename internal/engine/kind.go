@@ -26,45 +26,45 @@ import (
 
 // Kind is one resource with its handlers.
 type Kind struct {
-	Name string // the name of the controller in logs and metrics
+	Name string // the controller's name in logs and metrics
 	GVK  schema.GroupVersionKind
 	New  func() client.Object
 	// Handlers are the cause handlers.
 	Handlers registry.Registry[*invoke.Handler]
-	// EventHandlers are called for every observed event. ReconcileHandlers are called after changes, or for Kubernetes Events. The progress of both is kept
-	// in memory only.
+	// EventHandlers are called for every observed event. ReconcileHandlers are called after changes, or for Kubernetes Events. The progress
+	// of both is kept in memory only.
 	EventHandlers, ReconcileHandlers registry.Registry[*invoke.Handler]
-	// Indexes are the index handlers. They are called before all other handlers.
+	// Indexes are the index handlers, which are called before all other handlers.
 	Indexes registry.Registry[*invoke.IndexHandler]
 	// BackgroundHandlers are the daemons and timers.
 	BackgroundHandlers registry.Registry[*invoke.BackgroundHandler]
 	// Fields are additional fields of the essence.
 	Fields [][]string
-	// Watched are the elements of Fields whose changes are always updates, also if handlers make them.
+	// Watched are those of Fields whose changes are always updates, even if handlers make them.
 	Watched [][]string
-	// OwnChanges is true if all changes by handlers of this operator also count as updates.
+	// OwnChanges is true if all changes made by this operator's handlers count as updates, too.
 	OwnChanges bool
-	// DigestOnly is true if the objects contain only digests of the last-handled configuration and of the pin.
+	// DigestOnly is true if objects contain only digests of the last-handled configuration and the pin.
 	DigestOnly bool
-	// Conditions are the types of conditions whose transitions are updates.
+	// Conditions are the condition types whose transitions are updates.
 	Conditions []string
-	// ConditionOptions locate the conditions. Default: status.conditions.
+	// ConditionOptions say where conditions are stored. Default: status.conditions.
 	ConditionOptions []conditions.Option
-	// DeclaredConditions are the types of conditions that each object has from its first reconcile on.
+	// DeclaredConditions are the condition types that each object has from its first reconcile on.
 	DeclaredConditions []string
-	// PanicCondition is the type of the condition that reports panics of handlers; empty if there is none.
+	// PanicCondition is the condition type that reports panics of handlers, or empty.
 	PanicCondition string
-	// Root is the condition that summarizes other conditions; nil if there is none.
+	// Root is the condition that summarizes other conditions, or nil.
 	Root *conditions.Root
-	// Results is the path of the field that contains the results of handlers, by id.
+	// Results is the path of the field that contains handlers' results, by id.
 	Results []string
-	// LoopLimit is the number of updates in a minute that handlers may cause themselves before the engine delays further updates. With 0, the engine delays
-	// none.
+	// LoopLimit is how many updates per minute handlers may cause themselves before the engine delays further ones. 0 means that it never
+	// does.
 	LoopLimit int
-	// RateLimiter is the rate limiter of the controller, for the backoff of reconcile handlers. It is optional.
+	// RateLimiter is the controller's rate limiter, used for the backoff of reconcile handlers. It is optional.
 	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
-	// CallsUserCode is true if the engine calls methods of users outside of handlers and filters: those of stores, baselines, remotes, or conditions. Each
-	// reconcile and each event of the informer then has a goroutine of its own, because these methods could call runtime.Goexit.
+	// CallsUserCode is true if the engine calls users' methods outside of handlers and filters: those of stores, baselines, remotes, or
+	// conditions. Each reconcile and each informer event then runs in its own goroutine, because such a method could call runtime.Goexit.
 	CallsUserCode bool
 	// Namespaced is true if the objects have namespaces.
 	Namespaced bool
@@ -75,97 +75,98 @@ type Kind struct {
 // DefaultConsistencyTimeout is the default of [Settings.ConsistencyTimeout], as in kopf.
 const DefaultConsistencyTimeout = 5 * time.Second
 
-// Settings are the settings of the operator. They are the same for all kinds.
+// Settings are the operator's settings. They are the same for all kinds.
 type Settings struct {
 	Client    client.Client
 	Cache     client.Reader
 	APIReader client.Reader
-	// Tracked is the cache of the objects that handlers track. It is optional.
+	// Tracked is the cache for objects that handlers track. It is optional.
 	Tracked cache.Cache
-	// Log is the logger outside of reconciles.
+	// Log is the logger used outside of reconciles.
 	Log logr.Logger
 	// Pause reports where the operator is paused. It is optional.
 	Pause Pauser
-	// Scope decides which objects the engine handles. If it is nil, the engine handles all objects.
+	// Scope decides which objects the engine handles; nil means all.
 	Scope Scope
-	// Shard selects the objects of this process. If it is nil, the process handles all objects that the informers deliver.
+	// Shard selects this process's objects; nil means all that the informers deliver.
 	Shard *shards.Shard
-	// Selector selects the objects that the informers deliver; nil for all objects. With a selector, an object that leaves the cache may still exist.
+	// Selector selects the objects that the informers deliver; nil means all. With a selector, an object that leaves the cache may still
+	// exist.
 	Selector labels.Selector
-	// Selects reports whether the informers deliver an object; nil if they deliver all objects.
+	// Selects reports whether the informers deliver an object; nil means that they deliver all.
 	Selects func(client.Object) bool
-	// Fence detects suspensions of the process. It is optional.
+	// Fence detects that the process was suspended. It is optional.
 	Fence *fencing.Fence
-	// Recorder posts Events. If it is nil, the engine posts none.
+	// Recorder posts Events. If it is nil, none are posted.
 	Recorder events.EventRecorder
 	// AggregatesEvents is true if the recorder counts repeated Events instead of writing each of them.
 	AggregatesEvents bool
-	// EventBurst and EventInterval are the quota of Events of each object. With 0, the defaults of package eventrecorder apply.
+	// EventBurst and EventInterval limit the Events of each object. 0 means the defaults of package eventrecorder.
 	EventBurst    int
 	EventInterval time.Duration
-	// Events selects the automatic Events.
+	// Events selects which Events are posted automatically.
 	Events eventrecorder.Level
 
-	// Remote stores the framework's part of the objects outside of them. If Remote is nil, the objects contain the part.
+	// Remote stores the framework's part outside of the objects. If it is nil, the objects contain that part.
 	Remote   progress.Remote
 	Store    progress.Store
 	Baseline progress.Baseline
-	// Pin stores the essence with which a cycle has begun. [New] sets it and Stamps.
+	// Pin stores the essence that a cycle works on. [New] sets Pin and Stamps.
 	Pin       progress.Baseline
 	Stamps    progress.Stamps
 	Finalizer string
 	// SharesFinalizer is true if other operators use the same finalizer by default.
 	SharesFinalizer bool
 	Lifecycle       progress.Lifecycle
-	// Checkpoint is the working time of handlers after which the engine writes their outcomes before it calls the next handler.
+	// Checkpoint is how long handlers may work before the engine writes their outcomes, and only then calls the next one.
 	Checkpoint time.Duration
-	// ConsistencyTimeout is the time in which the cache must show our own write. Afterwards, the engine reads the object from the API server. Default:
-	// [DefaultConsistencyTimeout].
+	// ConsistencyTimeout is how long the cache may take to show our own write. After that, the engine reads the object from the API server.
+	// Default: [DefaultConsistencyTimeout].
 	ConsistencyTimeout time.Duration
-	// Backoff is the backoff of handlers without one, except for reconcile handlers. If it is nil, [progress.DefaultBackoff] applies.
+	// Backoff is for handlers without their own backoff, except for reconcile handlers. If it is nil, [progress.DefaultBackoff] applies.
 	Backoff *time.Duration
-	// LogEvents posts the log lines of handlers as Events.
+	// LogEvents posts handlers' log lines as Events.
 	LogEvents bool
-	// CauseHolds keep back handlers of causes. The first hold that applies counts.
+	// CauseHolds hold the handlers of causes. The first one that applies counts.
 	CauseHolds []CauseHold
 	// AttemptHooks are called before and after each attempt of a handler.
 	AttemptHooks []invoke.AttemptHook
 }
 
-// WritesEventChanges reports whether the changes of an event handler are written.
+// WritesEventChanges reports whether any event handler's changes are written.
 func (e *Kind) WritesEventChanges() bool {
 	return e.EventHandlers.Any(func(h *invoke.Handler) bool { return h.WritesChanges })
 }
 
-// comparesStates reports whether a handler needs the last-handled configuration.
+// comparesStates reports whether any handler needs the last-handled configuration.
 func (e *Kind) comparesStates() bool {
 	return e.Handlers.Any(func(h *invoke.Handler) bool { return h.ComparesStates() })
 }
 
-// HandlesRelatedChanges reports whether a handler is called for changes of related objects.
+// HandlesRelatedChanges reports whether any handler is called when related objects change.
 func (e *Kind) HandlesRelatedChanges() bool {
 	return e.retriesOnRelatedChange() || e.ReconcileHandlers.Any(func(h *invoke.Handler) bool { return h.ClusterEvents == "" })
 }
 
-// HandlesEachObjectAtStart reports whether each matching object is handled at the start of a process, even if it has not changed.
+// HandlesEachObjectAtStart reports whether each matching object is handled when a process starts, even if it hasn't changed.
 func (e *Kind) HandlesEachObjectAtStart() bool {
 	return len(e.Indexes.IDs())+len(e.BackgroundHandlers.IDs())+len(e.ReconcileHandlers.IDs()) > 0
 }
 
-// retriesOnRelatedChange reports whether changes of related objects call cause handlers that wait.
+// retriesOnRelatedChange reports whether waiting cause handlers are called when related objects change.
 func (e *Kind) retriesOnRelatedChange() bool {
 	return e.Handlers.Any(func(h *invoke.Handler) bool { return h.RetriesOnRelatedChange })
 }
 
-// callsAfterDeletion reports whether a reconcile handler is called when an object no longer exists.
+// callsAfterDeletion reports whether any reconcile handler is called once an object no longer exists.
 func (e *Kind) callsAfterDeletion() bool {
 	return e.ReconcileHandlers.Any(func(h *invoke.Handler) bool { return h.CalledAfterDeletion })
 }
 
-// IsSecret reports whether the kind is that of Secrets.
+// IsSecret reports whether the objects are Secrets.
 func (e *Kind) IsSecret() bool { return e.GVK.GroupKind() == schema.GroupKind{Kind: "Secret"} }
 
-// ClearIndexes removes all objects from the indexes: an earlier operator in this process may have filled them.
+// ClearIndexes empties the indexes, because an earlier operator in this process may have filled them.
 func (e *Kind) ClearIndexes() {
 	for _, index := range e.Indexes.All() {
 		index.Clear()
@@ -190,18 +191,19 @@ func (e *Kind) HandlerStores() map[string]progress.Store {
 	return stores
 }
 
-// usesFinalizer reports whether the engine adds the finalizer, or removes one that an earlier version has added. Without any handler that could need it, a name
-// that other operators share is theirs.
+// usesFinalizer reports whether the engine adds the finalizer, or removes one that an earlier version has added. If no handler could need
+// it, a finalizer whose name is shared belongs to other operators.
 func (e *Kind) usesFinalizer(shared bool) bool {
 	return !shared || len(e.Handlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0
 }
 
-// storesNothing reports whether all cause handlers keep their progress in memory. The operator then leaves nothing else on the objects, either.
+// storesNothing reports whether all cause handlers keep their progress in memory. The operator then leaves nothing else on the objects,
+// either.
 func (e *Kind) storesNothing(stores map[string]progress.Store) bool {
 	return !slices.ContainsFunc(e.Handlers.IDs(), func(id string) bool { return !progress.IsInMemory(stores[id]) })
 }
 
-// conditionOptions returns the options that locate the conditions of the kind.
+// conditionOptions returns the options that say where the kind's conditions are stored.
 func (e *Kind) conditionOptions() []conditions.Option {
 	options := slices.Clone(e.ConditionOptions)
 	if !e.HasStatus {
@@ -217,16 +219,17 @@ type Pauser interface {
 
 // A Scope decides which objects an engine handles. Its methods must be safe for concurrent use.
 //
-// When a namespace comes into scope, [Engine.Entered] must be called before the informer delivers its objects, and [Engine.Admitted] when Admits begins to
-// return true. When objects leave the scope, [Engine.Quiesce] must be called, and [Engine.Left] after the informer of the namespace has stopped.
+// When a namespace comes into scope, call [Engine.Entered] before the informer delivers its objects, and [Engine.Admitted] as soon as
+// Admits returns true. When objects go out of scope, call [Engine.Quiesce], and then [Engine.Left] once the namespace's informer has
+// stopped.
 type Scope interface {
-	// InScope reports whether the object of a key is handled.
+	// InScope reports whether a key's object is handled.
 	InScope(key types.NamespacedName) bool
-	// Admits reports whether handlers may be called for an object in scope. Otherwise, the object is only observed and indexed.
+	// Admits reports whether handlers may be called for an object in scope. Until then, it is only observed and indexed.
 	Admits(key types.NamespacedName) bool
 }
 
-// ownConditions returns the types of the conditions that the operator sets by declaration.
+// ownConditions returns the condition types that the operator sets because they were declared.
 func (e *Kind) ownConditions() []string {
 	types := slices.Clone(e.DeclaredConditions)
 	if e.Root != nil {
@@ -245,15 +248,15 @@ func (e *Kind) ownConditions() []string {
 	return types
 }
 
-// mayReportConditions reports whether the kind has conditions that the engine sets.
+// mayReportConditions reports whether the engine sets any conditions of the kind.
 func (e *Kind) mayReportConditions() bool { return len(e.ownConditions()) > 0 }
 
-// tracksChanges reports whether handlers are called for changes by others.
+// tracksChanges reports whether any handler is called for changes by others.
 func (e *Kind) tracksChanges() bool {
 	return len(e.ReconcileHandlers.IDs()) > 0 || e.retriesOnRelatedChange()
 }
 
-// withDefaults returns a copy of the handler with the defaults of the operator.
+// withDefaults returns a copy of the handler with the operator's defaults.
 func (s *Settings) withDefaults(h *invoke.Handler) *invoke.Handler {
 	h = new(*h)
 	h.Policy = s.PolicyOf(h.Policy)
@@ -263,20 +266,20 @@ func (s *Settings) withDefaults(h *invoke.Handler) *invoke.Handler {
 	return h
 }
 
-// withPolicy returns a copy of a handler with another policy.
+// withPolicy returns a copy of a handler with a different policy.
 func withPolicy(h *invoke.Handler, policy progress.Policy) *invoke.Handler {
 	h = new(*h)
 	h.Policy = policy
 	return h
 }
 
-// withHandlerDefaults returns a copy of the kind whose handlers have the defaults of the operator.
+// withHandlerDefaults returns a copy of the kind whose handlers have the operator's defaults.
 func (e *Kind) withHandlerDefaults(s *Settings) Kind {
 	kind := *e
 	kind.Handlers, kind.EventHandlers = e.Handlers.Map(s.withDefaults), e.EventHandlers.Map(s.withDefaults)
 	kind.ReconcileHandlers = e.ReconcileHandlers.Map(func(h *invoke.Handler) *invoke.Handler {
 		if h.ClusterEvents == "" {
-			return withPolicy(s.withDefaults(h), h.Policy) // reconcile handlers have a backoff of their own
+			return withPolicy(s.withDefaults(h), h.Policy) // reconcile handlers have their own default backoff
 		}
 		return s.withDefaults(h)
 	})
@@ -293,7 +296,7 @@ func (e *Kind) withHandlerDefaults(s *Settings) Kind {
 	return kind
 }
 
-// PolicyOf returns the policy of a handler. If the policy has no backoff, PolicyOf sets the backoff of the operator.
+// PolicyOf returns a handler's policy, with the operator's backoff if it doesn't have its own.
 func (s *Settings) PolicyOf(policy progress.Policy) progress.Policy {
 	if policy.Backoff == nil && policy.BackoffFunc == nil {
 		policy.Backoff = s.Backoff

@@ -13,8 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 )
 
-// planLastCalls plans the calls of the reconcile handlers that are called for a deleted object, unless predicates have rejected its deletion. If the object was
-// created again, they are called for the new object instead.
+// planLastCalls plans the calls of those reconcile handlers that are called for deleted objects, unless predicates have rejected the
+// deletion. If the object was created again, they are called for the new object instead.
 func (e *Engine) planLastCalls(ctx context.Context, key types.NamespacedName, t *tombstone) {
 	if !e.callsAfterDeletion() || e.states.Observed(key) != nil || len(e.states.TakeForeignChanges(key, t.last.GetUID(), "")) == 0 {
 		return
@@ -37,7 +37,7 @@ func (e *Engine) planLastCalls(ctx context.Context, key types.NamespacedName, t 
 	e.gone.lastCalls.Set(key, calls)
 }
 
-// callAfterDeletion calls the due reconcile handlers for a deleted object. It returns the time until the next call; 0 if none is left.
+// callAfterDeletion calls the due reconcile handlers for a deleted object. It returns the time until the next call, or 0 if none is left.
 func (e *Engine) callAfterDeletion(ctx context.Context, key types.NamespacedName, calls *lastCalls) (wait time.Duration) {
 	if e.states.Observed(key) != nil {
 		e.gone.lastCalls.Take(key)
@@ -70,7 +70,7 @@ func (e *Engine) callAfterDeletion(ctx context.Context, key types.NamespacedName
 	return wait
 }
 
-// attemptAfterDeletion makes one attempt of a reconcile handler with the last known state of a deleted object. Nothing is written.
+// attemptAfterDeletion makes one attempt of a reconcile handler with a deleted object's last known state. Nothing is written.
 func (e *Engine) attemptAfterDeletion(ctx context.Context, key types.NamespacedName, last client.Object, id string, h *invoke.Handler, st *reconcileHandlerState) {
 	st.begin()
 	h = withPolicy(h, e.reconcilePolicy(h, key, st))

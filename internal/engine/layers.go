@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// newLayers returns the layers that the kind needs, the outermost first. Their order matters: objects out of scope are released during a pause, and event handlers
-// are called during a pause.
+// newLayers returns the layers that the kind needs, outermost first. The order matters: even during a pause, objects out of scope are
+// released and event handlers are called.
 func (e *Engine) newLayers() (list []layer) {
 	if e.Scope != nil || e.Shard != nil {
 		list = append(list, layer{e.holdScope, e.withScope})
@@ -23,7 +23,8 @@ func (e *Engine) newLayers() (list []layer) {
 	return append(list, layer{nil, e.withDeletions})
 }
 
-// withScope releases objects that are out of scope or leave the shard, and holds those of namespaces that are not warm.
+// withScope releases objects that are out of scope or move to a different shard, and holds objects until the caches of their namespaces
+// have synced.
 func (e *Engine) withScope(next reconciler) reconciler {
 	return func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 		switch {
@@ -37,7 +38,7 @@ func (e *Engine) withScope(next reconciler) reconciler {
 	}
 }
 
-// withEventHandlers calls the handlers of watch events, whose attempts have delays of their own.
+// withEventHandlers calls the handlers of watch events. Their retries have their own delays.
 func (e *Engine) withEventHandlers(next reconciler) reconciler {
 	return func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 		again := e.callEventHandlers(ctx, key)
@@ -49,7 +50,7 @@ func (e *Engine) withEventHandlers(next reconciler) reconciler {
 	}
 }
 
-// withPause holds all objects of the namespace while the operator is paused. The end of the pause enqueues them.
+// withPause holds all objects of a namespace while the operator is paused there. They are enqueued when the pause is over.
 func (e *Engine) withPause(next reconciler) reconciler {
 	return func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 		if e.deferIfPaused(ctx, key) {
@@ -59,7 +60,7 @@ func (e *Engine) withPause(next reconciler) reconciler {
 	}
 }
 
-// withDeletions handles objects of the key that no longer exist. The present object of the key is another one.
+// withDeletions handles deleted objects of the key. An object that the key has now is a different one.
 func (e *Engine) withDeletions(next reconciler) reconciler {
 	return func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 		var again, vanished time.Duration

@@ -23,7 +23,7 @@ const (
 	reasonOwnChanges = "OwnChanges"
 )
 
-// noteWrite records a write of a handler. Writes outside of the essence matter only for reconcile handlers.
+// noteWrite records a handler's write. Writes outside of the essence matter only for reconcile handlers.
 func (e *Engine) noteWrite(r *reconciliation, id string, write loopguard.Write) {
 	if e.LoopLimit < 1 || len(write.Fields) == 0 && len(e.ReconcileHandlers.IDs()) == 0 {
 		return
@@ -32,7 +32,7 @@ func (e *Engine) noteWrite(r *reconciliation, id string, write loopguard.Write) 
 	r.details.Loops = r.details.Loops.Add(write)
 }
 
-// noteOwnChanges records the changes of handlers that the engine has written. It is called only for kinds for which these changes can be updates.
+// noteOwnChanges records the handlers' changes that the engine has written. It is called only for kinds where these can be updates.
 func (e *Engine) noteOwnChanges(r *reconciliation, accepted commit.Accepted) {
 	base := accepted.Before.Content
 	for _, p := range accepted.Patches {
@@ -49,11 +49,11 @@ func (e *Engine) noteOwnChanges(r *reconciliation, accepted commit.Accepted) {
 	}
 }
 
-// guardLoops delays the next update of an object whose handlers cause their own updates. All other work continues. [Engine.releaseLoops] is its counterpart after the
-// handlers.
+// guardLoops delays the next update of an object whose handlers cause their own updates. All other work continues. [Engine.releaseLoops] is
+// its counterpart after the handlers.
 func (e *Engine) guardLoops(ctx context.Context, r *reconciliation) (hold Hold, err error) {
 	loops, at := r.details.Loops, now()
-	if loops == nil || r.held.isActive() { // no handler has made changes that may cause its own calls, or no update begins
+	if loops == nil || r.held.isActive() { // handlers haven't made changes that may call them again, or the cause is held anyway
 		return Hold{}, nil
 	}
 	expireLoops(ctx, loops, at)
@@ -88,13 +88,13 @@ func (e *Engine) checkLoops(s subject) Hold {
 	return h
 }
 
-// startsUpdate reports whether this reconcile begins to handle an update.
+// startsUpdate reports whether this reconcile starts to handle an update.
 func (e *Engine) startsUpdate(r *reconciliation) bool {
 	return r.session.Cause.Reason == cause.Update && !r.session.Records.HasRecords(string(cause.Update)) && !r.session.Cause.Reversed && !r.session.Cause.WasEdited()
 }
 
-// guardReconciles reports whether the calls of reconcile handlers for changes must wait, because the handlers have probably made these changes themselves. failing
-// are the called handlers whose last attempts have failed.
+// guardReconciles reports whether reconcile handlers must wait before they are called for changes, because they have probably made these
+// changes themselves. failing are those whose last attempt has failed.
 func (e *Engine) guardReconciles(r *reconciliation, changes, failing []string) (held bool) {
 	if e.LoopLimit < 1 {
 		return false
@@ -108,8 +108,8 @@ func (e *Engine) guardReconciles(r *reconciliation, changes, failing []string) (
 	return r.details.Loops.StartReconcile(now(), changes, failing, e.LoopLimit) > 0
 }
 
-// releaseLoops is called after the handlers of a reconcile. It drops the handled changes, reports a loop, and returns the time until the next reconcile; 0 if none
-// is necessary.
+// releaseLoops is called after a reconcile's handlers. It drops the handled changes, reports a loop, and returns the time until the next
+// reconcile, or 0 if none is needed.
 func (e *Engine) releaseLoops(ctx context.Context, r *reconciliation) (next time.Duration) {
 	loops := r.details.Loops
 	if loops == nil {
@@ -127,7 +127,7 @@ func (e *Engine) releaseLoops(ctx context.Context, r *reconciliation) (next time
 	return next
 }
 
-// expireLoops drops counted calls that are too old, and logs the end of a loop. It returns the result of [loopguard.Loops.Expire].
+// expireLoops drops counted calls that are too old, and logs when a loop has stopped. It returns the delay from [loopguard.Loops.Expire].
 func expireLoops(ctx context.Context, loops *loopguard.Loops, at time.Time) (next time.Duration) {
 	changes := loops.Changes()
 	next, ended := loops.Expire(at)
@@ -137,7 +137,7 @@ func expireLoops(ctx context.Context, loops *loopguard.Loops, at time.Time) (nex
 	return next
 }
 
-// reportLoop logs a loop and posts an Event about it, once for each loop.
+// reportLoop logs a loop and posts an Event about it, once per loop.
 func (e *Engine) reportLoop(ctx context.Context, obj client.Object, loops *loopguard.Loops) {
 	if loops.TakeReport() {
 		log.FromContext(ctx).Info("The handlers of the object cause their own calls; the next calls are delayed until this stops. "+
@@ -146,12 +146,11 @@ func (e *Engine) reportLoop(ctx context.Context, obj client.Object, loops *loopg
 	}
 }
 
-// loopMessage explains a loop.
 func loopMessage(loops *loopguard.Loops) string {
 	return "The handlers of the object cause their own calls, which are delayed: " + strings.Join(loops.Changes(), ", ")
 }
 
-// isLooping reports whether the handlers of the object of a key cause their own calls.
+// isLooping reports whether the handlers of a key's object cause their own calls.
 func (e *Engine) isLooping(key types.NamespacedName) bool {
 	return !e.held.looping.objects.Since(key).IsZero()
 }

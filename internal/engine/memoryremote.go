@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// memoryRemote keeps the baselines and the pins of a kind whose handlers all keep their records in memory. After a restart, each object is new.
+// memoryRemote keeps baselines and pins for a kind whose handlers all keep their records in memory. After a restart, every object is new.
 type memoryRemote struct {
 	snapshots keyed.Map[types.UID, progress.Snapshot]
 }
@@ -21,7 +21,7 @@ func (m *memoryRemote) Load(_ context.Context, obj client.Object) (progress.Snap
 	return m.snapshots.Get(obj.GetUID()), nil
 }
 
-// Save implements [progress.Remote]. It needs no check for conflicts: only the worker of the object calls it.
+// Save implements [progress.Remote]. It doesn't check for conflicts, because only the object's worker calls it.
 func (m *memoryRemote) Save(_ context.Context, obj client.Object, snapshot progress.Snapshot) (string, error) {
 	if len(snapshot.Data) == 0 {
 		m.Forget(obj.GetUID())

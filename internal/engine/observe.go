@@ -21,8 +21,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 )
 
-// observe returns a reconciliation of the object as the cache has it. It returns nil if there is no object, or if there is nothing to do. Otherwise, it locks
-// the state of the object, and the caller must unlock it at the end of the reconcile.
+// observe returns a reconciliation of the object as the cache has it, or nil if there is no object or nothing to do. If it returns one, it
+// has locked the object's state, which the caller must unlock at the end of the reconcile.
 func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconciliation, error) {
 	suspensions, afterEpoch := e.committer.SuspensionCount(), e.epoch.IsPassed(key.Namespace)
 	obj, err := e.observedObject(ctx, key)
@@ -36,7 +36,7 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 	known.Lock()
 	r := e.newReconciliation(known)
 	r.session.Pauses, r.session.Suspensions, r.afterEpoch = e.pause.count.Load(), suspensions, afterEpoch
-	ready := false // also if the conversion panics
+	ready := false // even if the conversion panics
 	defer func() {
 		if !ready {
 			r.unlock()
@@ -53,9 +53,9 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 	return r, nil
 }
 
-// observedObject returns the object that the informer has delivered last. The fields of the result are shared with the cache and must not be changed. The
-// informer delivers an object after the cache has stored it. observedObject therefore takes the object from the cache, also without a copy, if it was not
-// delivered yet, or if the delivered state is older than the epoch: the cache may have reached the epoch before the informer has delivered the newer state.
+// observedObject returns the object that the informer has delivered last. The result shares its fields with the cache, so they must not be
+// changed. The cache has each state before the informer delivers it. So if the object was not delivered yet, or only in a state older than
+// the epoch, observedObject takes it from the cache, again without a copy.
 func (e *Engine) observedObject(ctx context.Context, key types.NamespacedName) (client.Object, error) {
 	shared := e.states.Observed(key)
 	if shared != nil && e.epoch.IsOlder(shared) {
@@ -72,9 +72,9 @@ func (e *Engine) observedObject(ctx context.Context, key types.NamespacedName) (
 	return obj, nil
 }
 
-// awaitFreshCache ensures that the object is not older than our own last write: in an older state, finished handlers would seem unfinished. If the cache
-// lags behind, the object is reconciled again when the cache changes, and no worker waits. After the consistency timeout, awaitFreshCache reads the object
-// from the API server.
+// awaitFreshCache makes sure that the object isn't older than our own last write, because finished handlers would look unfinished in an
+// older state. If the cache lags behind, no worker waits: the object is reconciled again when the cache changes. After the consistency
+// timeout, the object is read from the API server.
 func (e *Engine) awaitFreshCache(ctx context.Context, r *reconciliation) (Hold, error) {
 	if r.details.Memory.FoundDeleted {
 		return holdFor(HeldByCache, e.ConsistencyTimeout), nil // the cache will show the deletion
@@ -123,7 +123,7 @@ func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (ti
 	if version := obj.GetResourceVersion(); isOrdered(version) {
 		r.known.SetAwaitedVersion(version, e.ConsistencyTimeout) // the cache may show older states until it has passed this version
 	} else {
-		r.known.StopAwaiting() // it is unknown when the cache has passed this version
+		r.known.StopAwaiting() // we don't know when the cache has passed this version
 	}
 	return 0, r.draft.SetBase(obj)
 }
@@ -131,7 +131,7 @@ func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (ti
 // isStale reports whether the object lacks our last write.
 func (e *Engine) isStale(obj client.Object, known *objectState) bool {
 	if details := known.Worker.Details; details != nil && details.Memory.FinalizerRemoved && e.hasFinalizer(obj) {
-		return true // the resource version does not change with the removal of the last finalizer
+		return true // removing the last finalizer doesn't change the resource version
 	}
 	awaited := known.AwaitedVersion()
 	return awaited != "" && objectstate.IsOlderVersion(obj.GetResourceVersion(), awaited)
@@ -142,8 +142,8 @@ func isOrdered(version string) bool {
 	return err == nil
 }
 
-// takeOwnEvent reports whether this reconcile is caused only by the event of the write that ended a cycle. There is nothing to do for
-// such an event, see [Engine.expectOwnEvent]. The event is skipped once: any later reconcile handles the object again.
+// takeOwnEvent reports whether this reconcile was caused only by the write that completed a cycle. There is nothing to do for such an
+// event, see [Engine.expectOwnEvent]. It is skipped only once, so any later reconcile handles the object again.
 func (e *Engine) takeOwnEvent(r *reconciliation, obj client.Object) bool {
 	settled := r.details.Settled
 	r.details.Settled = false
@@ -154,8 +154,8 @@ func (e *Engine) takeOwnEvent(r *reconciliation, obj client.Object) bool {
 	return true
 }
 
-// stopAwaiting is called when the object contains our last write. If the informer has delivered the write, stopAwaiting forgets the awaited version. The
-// object may come from the cache, see [Engine.observedObject]. The informer may then still deliver older states of the object.
+// stopAwaiting is called when the object contains our last write. It forgets the awaited version if the informer has delivered the write,
+// too. Otherwise the object came from the cache, see [Engine.observedObject], and the informer may still deliver older states.
 func (e *Engine) stopAwaiting(m *objectState, key types.NamespacedName) {
 	if m.AwaitedVersion() == "" {
 		return
@@ -165,8 +165,8 @@ func (e *Engine) stopAwaiting(m *objectState, key types.NamespacedName) {
 	}
 }
 
-// expectOwnEvent is called at the end of a reconcile. If the reconcile has written the end of a cycle, the next reconcile may
-// find nothing to do. expectOwnEvent then lets the engine skip the event of the write.
+// expectOwnEvent is called at the end of a reconcile. If that has completed a cycle and the next one would find nothing to do,
+// expectOwnEvent lets the engine skip the event of the write.
 func (e *Engine) expectOwnEvent(r *reconciliation) {
 	m := r.known
 	if !r.session.IsFinished() || r.result != (reconcile.Result{}) || m.AwaitedVersion() != r.draft.Base().GetResourceVersion() || r.session.ReportRejected || r.details.Memory.Overlay != nil ||
@@ -185,7 +185,7 @@ func (e *Engine) expectOwnEvent(r *reconciliation) {
 		stored == nil || r.details.Memory.Baselines.BaselineReplaced(stored) {
 		return
 	}
-	// The filters decide on the finalizer, and handlers may have changed the fields on which the filters depend.
+	// Filters decide on the finalizer, and handlers may have changed fields that the filters depend on.
 	after := match.Input{Object: r.draft.Content(), HasCause: true, Old: r.session.Cause.Live, New: r.session.Cause.Live}
 	for id, handler := range e.Handlers.All() {
 		if len(handler.When) > 0 {
@@ -198,8 +198,8 @@ func (e *Engine) expectOwnEvent(r *reconciliation) {
 	r.details.Settled = true
 }
 
-// retryPendingWrite writes the outcomes of an earlier reconcile whose write has failed. The handlers of that reconcile are not called again. retryPendingWrite drops the
-// pending write if the object is being deleted. It also drops the write if another client has changed the same fields or the progress during a pause.
+// retryPendingWrite writes the outcomes of an earlier reconcile whose write failed, without calling its handlers again. It drops the
+// pending write if the object is being deleted by now, or if another client has changed the same fields or the progress during a pause.
 func (e *Engine) retryPendingWrite(ctx context.Context, r *reconciliation, pending *reconciliation) (time.Duration, error) {
 	if r.draft.Base().GetDeletionTimestamp() != nil && pending.session.Cause.Reason != cause.Delete {
 		r.details.Pending = nil
@@ -224,9 +224,9 @@ func (e *Engine) retryPendingWrite(ctx context.Context, r *reconciliation, pendi
 	return e.checkCacheIsCurrent(ctx, r)
 }
 
-// verifyEpoch ensures that the engine does not call handlers or write because of a state that is older than the start of the process: an earlier process may
-// have stored progress since. If there is something to do for such a state, verifyEpoch reads the object from the API server, and the reconcile continues with
-// that state.
+// verifyEpoch makes sure that the engine neither calls handlers nor writes because of a state from before this process started, since an
+// earlier process may have stored progress after that. If there is something to do for such a state, the object is read from the API
+// server, and the reconcile continues with what was read.
 func (e *Engine) verifyEpoch(ctx context.Context, r *reconciliation) (Hold, error) {
 	m := r.known
 	if m.Worker.SeenSinceStart {
@@ -260,8 +260,8 @@ func (e *Engine) verifyEpoch(ctx context.Context, r *reconciliation) (Hold, erro
 	return e.detectCause(ctx, r)
 }
 
-// hasWork reports whether the reconcile may call handlers, start daemons or timers, or write something. Event handlers do not count: they are called for
-// what the watch has delivered.
+// hasWork reports whether the reconcile may call handlers, start daemons or timers, or write something. Event handlers don't count, because
+// they are called for whatever the watch delivers.
 func (e *Engine) hasWork(r *reconciliation) bool {
 	if e.finalizerAction(r) != cause.KeepFinalizer || !r.hasNothingToWrite() ||
 		e.background.runner.NeedsStart(r.draft.Base().GetUID(), r.matching.background) || e.mayReconcile(r) {

@@ -25,11 +25,11 @@ const reasonPanicked = "HandlerPanicked"
 const (
 	maxPanicText = 200 // characters of a panic in the condition
 	maxPanics    = 10  // handlers in the condition
-	// daemonRecovery is the time for which a daemon must run after a panic until it counts as recovered.
+	// daemonRecovery is how long a daemon must run after a panic to count as recovered.
 	daemonRecovery = time.Minute
 )
 
-// panicChangeOf returns the effect of an outcome, and false if it has none.
+// panicChangeOf returns an outcome's effect on the condition that reports panics, and false if it has none.
 func panicChangeOf(id string, o progress.Outcome) (panicChange, bool) {
 	if panicked, ok := errors.AsType[*progress.PanicError](o.Err); ok {
 		text, _, _ := strings.Cut(strings.TrimSpace(fmt.Sprint(panicked.Value)), "\n")
@@ -41,8 +41,8 @@ func panicChangeOf(id string, o progress.Outcome) (panicChange, bool) {
 	return panicChange{id: id}, o.Success && o.Err == nil
 }
 
-// reportBackground reports the outcome of an attempt of a daemon or a timer: it posts Events, and notes a panic for the condition. obj is nil for a
-// deleted object.
+// reportBackground reports the outcome of a daemon's or timer's attempt: it posts Events, and notes a panic for the condition. obj is nil
+// for a deleted object.
 func (e *Engine) reportBackground(uid types.UID, obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool) {
 	if change, ok := panicChangeOf(id, outcome); ok && obj != nil {
 		e.noteBackgroundPanic(uid, change)
@@ -50,7 +50,8 @@ func (e *Engine) reportBackground(uid types.UID, obj client.Object, id string, f
 	return e.events.PostTransition(obj, id, failed, before, outcome)
 }
 
-// noteBackgroundPanic records the effect of an attempt of a daemon or a timer on the condition that reports panics. The worker writes the condition.
+// noteBackgroundPanic records what a daemon's or timer's attempt changes in the condition that reports panics. The worker writes the
+// condition.
 func (e *Engine) noteBackgroundPanic(uid types.UID, change panicChange) {
 	if e.PanicCondition == "" || change.text == "" && !e.reportsPanicOf(uid, change.id) {
 		return
@@ -61,8 +62,8 @@ func (e *Engine) noteBackgroundPanic(uid types.UID, change panicChange) {
 	e.enqueue(uid)
 }
 
-// beginBackgroundCall is called before each call of a daemon or a timer, and the returned function after it. A daemon that runs for daemonRecovery has
-// recovered from a panic.
+// beginBackgroundCall is called before each call of a daemon or timer, and the function it returns afterwards. A daemon that runs for
+// daemonRecovery has recovered from a panic.
 func (e *Engine) beginBackgroundCall(uid types.UID, id string) (end func()) {
 	ended := e.countRun(uid)
 	if handler, _ := e.BackgroundHandlers.Get(id); e.PanicCondition == "" || handler.Task.Timer != nil {
@@ -75,8 +76,8 @@ func (e *Engine) beginBackgroundCall(uid types.UID, id string) (end func()) {
 	}
 }
 
-// reportsPanicOf reports whether the condition of the newest known state of an object names a handler. It is also called in goroutines that nothing else
-// guards.
+// reportsPanicOf reports whether the condition in an object's newest known state names a handler. It guards against panics itself, because
+// some of the goroutines that call it don't.
 func (e *Engine) reportsPanicOf(uid types.UID, id string) bool {
 	newest := e.states.Newest(uid)
 	if newest == nil {
@@ -98,7 +99,8 @@ func (e *Engine) reportsPanicOf(uid types.UID, id string) bool {
 	return found
 }
 
-// setPanicked sets the condition that reports panics. The condition itself stores which handlers have panicked, so that a restart changes nothing.
+// setPanicked sets the condition that reports panics. The condition itself stores which handlers have panicked, so a restart changes
+// nothing.
 func (e *Engine) setPanicked(r *reconciliation, set *conditions.Set) {
 	if e.PanicCondition == "" {
 		return
@@ -132,14 +134,14 @@ func (e *Engine) setPanicked(r *reconciliation, set *conditions.Set) {
 	}
 }
 
-// isOneOf reports whether an id is one of the given ids, or the id of one of their sub-handlers.
+// isOneOf reports whether an id is one of the given ids, or that of one of their sub-handlers.
 func isOneOf(ids []string, id string) bool {
 	return slices.ContainsFunc(ids, func(known string) bool { return id == known || strings.HasPrefix(id, known+"/") })
 }
 
 const panicPrefix = "handler "
 
-// formatPanics returns the message of the condition: one line for each handler, at most maxPanics lines.
+// formatPanics returns the condition's message: one line per handler, and at most maxPanics lines.
 func formatPanics(panics map[string]string) string {
 	var lines []string
 	for _, id := range slices.Sorted(maps.Keys(panics)) {

@@ -20,7 +20,8 @@ func (e *Engine) deferIfPaused(ctx context.Context, key types.NamespacedName) bo
 	return e.Pause != nil && e.deferKey(ctx, key, e.holdPause)
 }
 
-// deferKey records a key if it is held, and reports whether it is. It checks and records under one lock. The end of a hold therefore finds every deferred key.
+// deferKey records a key if it is held, and reports whether it is. It checks and records under one lock, so that every deferred key is
+// found when the hold is over.
 func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, held func(types.NamespacedName) Hold) bool {
 	var hold Hold
 	e.pause.deferred.Update(key, func(_ struct{}, found bool) (struct{}, bool) {
@@ -33,8 +34,8 @@ func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, held fu
 	return hold.isActive()
 }
 
-// PauseChanged must be called when a pause has begun or ended in a namespace; "" means all namespaces. It stops and restarts daemons and timers. At the
-// end of a pause, every object of the namespace is enqueued once. Objects with deferred keys come first.
+// PauseChanged must be called when a pause has begun or ended in a namespace; "" means all namespaces. It stops and restarts daemons and
+// timers. When a pause is over, every object of the namespace is enqueued once, and those with deferred keys come first.
 func (e *Engine) PauseChanged(namespace string) {
 	begun, ended := e.pauseTransitions(namespace)
 	if len(begun) > 0 {
@@ -47,8 +48,8 @@ func (e *Engine) PauseChanged(namespace string) {
 	}
 }
 
-// pauseTransitions returns the namespaces in which a pause has begun or ended. They include namespaces that are watched but not configured in the
-// peering: these are paused while any other namespace is paused.
+// pauseTransitions returns the namespaces in which a pause has begun or ended. They include namespaces that are watched but not configured
+// in the peering, because these are paused while any other namespace is.
 func (e *Engine) pauseTransitions(namespace string) (begun, ended []string) {
 	all := map[string]bool{namespace: true}
 	if namespace != "" {
@@ -74,7 +75,7 @@ func (e *Engine) pauseTransitions(namespace string) (begun, ended []string) {
 	return begun, ended
 }
 
-// supervisorNamespaces returns the arguments for the supervisor, for which no namespace means all namespaces.
+// supervisorNamespaces returns the arguments for the supervisor, where no namespace means all namespaces.
 func supervisorNamespaces(namespaces []string) []string {
 	if slices.Contains(namespaces, "") {
 		return nil
@@ -92,8 +93,8 @@ func (e *Engine) reconcileAll(namespaces []string) {
 		}
 	}
 	all := e.states.List()
-	// The filters of daemons and timers may no longer accept objects with pending events. These daemons and timers are stopped before they could resume.
-	// A worker starts those that still match.
+	// The filters of daemons and timers may no longer accept objects with pending events. So their daemons and timers are stopped before
+	// they can resume, and a worker starts those that still match.
 	for _, obj := range all {
 		if pendingEvents[client.ObjectKeyFromObject(obj)] {
 			e.background.supervisor.StopAll(obj.GetUID(), daemons.ErrPaused)
@@ -117,7 +118,7 @@ const (
 
 func (*Engine) checkAnnotation(s subject) Hold { return HoldByAnnotation(s.obj) }
 
-// HoldByAnnotation returns the hold of an object that its annotation pauses. It needs no operator.
+// HoldByAnnotation returns the hold of an object if its annotation pauses it, and the zero Hold otherwise. It works without an operator.
 func HoldByAnnotation(obj client.Object) Hold {
 	if IsObjectPaused(obj) {
 		return Hold{Reason: HeldByAnnotation, Message: fmt.Sprintf("the annotation %s pauses the object", PausedAnnotation), ByUser: true}
@@ -125,7 +126,8 @@ func HoldByAnnotation(obj client.Object) Hold {
 	return Hold{}
 }
 
-// obeyAnnotation holds a paused object: it stops the daemons and timers, and reports the pause in the conditions. The cause and the records stay as they are.
+// obeyAnnotation holds a paused object: it stops its daemons and timers, and reports the pause in the conditions. The cause and the records
+// stay as they are.
 func (e *Engine) obeyAnnotation(ctx context.Context, r *reconciliation) (Hold, error) {
 	if _, annotated := r.draft.Base().GetAnnotations()[PausedAnnotation]; !annotated {
 		return Hold{}, nil
@@ -139,7 +141,7 @@ func (e *Engine) obeyAnnotation(ctx context.Context, r *reconciliation) (Hold, e
 	return Hold{Reason: HeldByAnnotation}, e.reportObjectPause(ctx, r)
 }
 
-// warnAboutAnnotation logs a value of the annotation that is neither true nor false.
+// warnAboutAnnotation logs an annotation value that is neither true nor false.
 func warnAboutAnnotation(ctx context.Context, obj client.Object) {
 	value := obj.GetAnnotations()[PausedAnnotation]
 	if _, err := strconv.ParseBool(value); err != nil {
@@ -152,7 +154,7 @@ func (e *Engine) reportObjectPause(ctx context.Context, r *reconciliation) error
 	if r.session.Cause.Deleting || len(e.DeclaredConditions) == 0 {
 		return nil
 	}
-	e.selectHandlers(ctx, r) // without a plan, the write would drop the records of the cause
+	e.selectHandlers(ctx, r) // without a plan, the write would drop the cause's records
 	e.makePlan(ctx, r)
 	e.reportConditions(ctx, r)
 	if len(r.draft.Patches()) == 0 {
@@ -162,7 +164,7 @@ func (e *Engine) reportObjectPause(ctx context.Context, r *reconciliation) error
 	return err
 }
 
-// holdPause holds the objects of a namespace in which the operator is paused.
+// holdPause holds a namespace's objects while the operator is paused there.
 func (e *Engine) holdPause(key types.NamespacedName) Hold {
 	if paused, why := e.Pause.Paused(key.Namespace); paused {
 		return Hold{Reason: HeldByPause, Message: "the operator is paused: " + why}

@@ -41,8 +41,9 @@ func (e *Engine) selectHandlers(ctx context.Context, r *reconciliation) {
 	}
 }
 
-// selectResuming corrects the selection for an object of the first listing: what resume handlers have done belongs to the process, for example a connection.
-// A success that an earlier process has stored therefore does not count, and a handler that this process has called is not called again.
+// selectResuming corrects the selection for an object of the first list. What resume handlers do belongs to the process, for example
+// opening a connection. So a success that an earlier process has stored doesn't count, while a handler that this process has called isn't
+// called again.
 func (e *Engine) selectResuming(r *reconciliation) {
 	if r.session.Cause.Reason == cause.Create {
 		if r.details.Creation == unknownCreation {
@@ -72,7 +73,7 @@ func (e *Engine) selectResuming(r *reconciliation) {
 	})
 }
 
-// makePlan begins or continues the cause, and plans the calls of this reconcile.
+// makePlan starts or continues the cause, and plans this reconcile's calls.
 func (e *Engine) makePlan(ctx context.Context, r *reconciliation) {
 	if !r.session.Cause.Reason.HasHandlers() {
 		return
@@ -93,7 +94,8 @@ func (e *Engine) makePlan(ctx context.Context, r *reconciliation) {
 	}
 }
 
-// noteRelatedChange notes whether a related object has changed since the last reconcile. Handlers that are not selected for the cause track no objects any more.
+// noteRelatedChange notes whether a related object has changed since the last reconcile. Handlers that aren't selected for the cause stop
+// tracking objects.
 func (r *reconciliation) noteRelatedChange() {
 	r.calls.relatedChange = r.takeChanges()
 	for id, handler := range r.engine.Handlers.All() {
@@ -103,8 +105,8 @@ func (r *reconciliation) noteRelatedChange() {
 	}
 }
 
-// retryNow makes the waiting handlers due that changes of related objects call, with their sub-handlers. The next attempt takes the place of the last one, so that
-// changes do not use up the retries.
+// retryNow makes waiting handlers due if they are called when related objects change, and their sub-handlers as well. The next attempt
+// replaces the last one, so that changes don't use up the retries.
 func (r *reconciliation) retryNow() {
 	at := now()
 	for _, id := range r.matching.selection.Selected {
@@ -125,7 +127,7 @@ func (r *reconciliation) retryNow() {
 	}
 }
 
-// planNext plans the next calls. If the lifecycle has left handlers for another reconcile, no other handler is called in this reconcile.
+// planNext plans the next calls. If the lifecycle has left handlers for a later reconcile, no more handlers are called in this one.
 func (e *Engine) planNext(ctx context.Context, r *reconciliation) {
 	if r.calls.plan.Limited {
 		r.calls.plan.Next = nil
@@ -139,11 +141,11 @@ func (e *Engine) planNext(ctx context.Context, r *reconciliation) {
 	}
 }
 
-// maxChanges limits the changes that are kept if the reconcile handlers cannot be called.
+// maxChanges limits how many changes are kept while the reconcile handlers cannot be called.
 const maxChanges = 100
 
-// takeChanges takes the changes since the last reconcile, and keeps them until the reconcile handlers are matched. It reports whether a related object has
-// changed. Our own writes are no changes.
+// takeChanges takes the changes since the last reconcile, and keeps them until the reconcile handlers are matched. It reports whether a
+// related object has changed. Our own writes don't count as changes.
 func (r *reconciliation) takeChanges() (related bool) {
 	changes := r.engine.states.TakeForeignChanges(client.ObjectKeyFromObject(r.draft.Base()), r.draft.Base().GetUID(), r.draft.Base().GetResourceVersion())
 	if len(r.engine.ReconcileHandlers.IDs()) > 0 {
@@ -158,7 +160,7 @@ func (r *reconciliation) takeChanges() (related bool) {
 func (e *Engine) schedule(ctx context.Context, r *reconciliation) (Hold, error) {
 	at := now()
 	delay, left := e.untilNext(r, at)
-	left = left && !(r.held.isActive() && r.session.Cause.Reason.HasHandlers()) // a cycle that is held continues at the end of the hold
+	left = left && !(r.held.isActive() && r.session.Cause.Reason.HasHandlers()) // a held cycle continues when the hold is over
 	if next := r.nextReconcile(); next != nil && (!left || next.due.Sub(at) < delay) {
 		r.result = requeue(next.due.Sub(at))
 		r.result.Priority = next.priority
@@ -179,8 +181,8 @@ func (e *Engine) untilNext(r *reconciliation, at time.Time) (delay time.Duration
 	return plan.Schedule(plan.Situation{Reason: r.session.Cause.Reason, Finished: r.session.IsFinished(), Edited: r.session.Cause.WasEdited(), Plan: r.calls.plan}, r.session.Records, at)
 }
 
-// nextReconcile returns the state of the reconcile handler that is due next without a change; nil if there is none. A handler that waits for another one is called after
-// that one.
+// nextReconcile returns the state of the reconcile handler that is due next even without a change, or nil if there is none. It leaves out
+// handlers that must wait for a different one, because they are called after that.
 func (r *reconciliation) nextReconcile() (next *reconcileHandlerState) {
 	for id, st := range r.details.ReconcileHandlers {
 		handler, _ := r.engine.ReconcileHandlers.Get(id)

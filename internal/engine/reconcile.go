@@ -18,8 +18,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// Reconcile handles the object of a key. The key is the only input: the cause follows from the state of the object, and the due handlers follow from its
-// records.
+// Reconcile handles a key's object. The key is the only input, because the cause follows from the object's state, and the due handlers from
+// its records.
 func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
 	key := req.NamespacedName
 	defer e.trackReconcile(key)()
@@ -37,13 +37,13 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (result r
 	return result, err
 }
 
-// handleApart is handle in a goroutine of its own. It is a function of its own, because its variables are on the heap.
+// handleApart is handle in its own goroutine. It is a separate function, because its variables are on the heap.
 func (e *Engine) handleApart(ctx context.Context, key types.NamespacedName) (result reconcile.Result, err, fault error) {
 	fault = guard.Call("", func() error { result, err = e.handle(ctx, key); return nil })
 	return result, err, fault
 }
 
-// handle handles the observed events of a key, and the object of the key or its deletion.
+// handle handles a key's observed events, and its object or the object's deletion.
 func (e *Engine) handle(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 	result, err := e.layered(ctx, key)
 	if result.RequeueAfter > 0 {
@@ -55,36 +55,38 @@ func (e *Engine) handle(ctx context.Context, key types.NamespacedName) (reconcil
 	return result, err
 }
 
-// A step is a part of a reconcile.
+// A step is one part of a reconcile.
 type step struct {
-	// reasons are the reasons for which run ends a reconcile or keeps back the cause; the metric counts the objects by them.
+	// reasons are why run may stop a reconcile or hold the cause; the metric counts objects by them.
 	reasons []HoldReason
-	// check returns why the step would hold an object now. It has no effects. It is nil for a step that never waits for others.
+	// check returns why the step would hold an object now. It has no side effects. It is nil for a step that never holds anything, or that
+	// can't say so in advance.
 	check func(*Engine, subject) Hold
-	// run takes the object through the step. A hold of the object ends the reconcile. A hold of the cause keeps back its handlers, and the reconcile continues.
+	// run takes the object through the step. A hold of the object stops the reconcile. If only the cause is held, its handlers aren't
+	// called and the reconcile continues.
 	run func(*Engine, context.Context, *reconciliation) (Hold, error)
 }
 
-// steps is the order of a reconcile. Nothing is decided on a state that may be outdated, so the cause follows the freshness. The annotation, the epoch, the finalizer
-// and the holds of the cause depend on the cause and on the matching handlers.
+// steps is the order of a reconcile. Nothing is decided on state that may be outdated, so the cause comes after the freshness check. The
+// annotation, the epoch, the finalizer and the holds of the cause depend on the cause and on the matching handlers.
 var steps = []step{
 	{run: (*Engine).leaveShard},
 	{[]HoldReason{HeldByCache, HeldByWrite}, (*Engine).checkFreshness, (*Engine).awaitFreshCache},
 	{run: (*Engine).detectCause},
 	{[]HoldReason{HeldByAnnotation}, (*Engine).checkAnnotation, (*Engine).obeyAnnotation},
 	{[]HoldReason{HeldByEpoch}, nil, (*Engine).verifyEpoch},
-	{run: (*Engine).leaveShard}, // the epoch may have replaced the object by the one of the API server
+	{run: (*Engine).leaveShard}, // verifyEpoch may have replaced the object with the API server's
 	{[]HoldReason{HeldByFinalizer}, nil, (*Engine).ensureFinalizer},
 	{nil, (*Engine).checkBackground, (*Engine).startBackground},
-	{nil, (*Engine).checkCause, (*Engine).selectOrHold}, // the reasons are those of the holds
-	{nil, (*Engine).checkLoops, (*Engine).guardLoops},   // the metric counts a loop until it ends
+	{nil, (*Engine).checkCause, (*Engine).selectOrHold}, // the reasons come from CauseHolds
+	{nil, (*Engine).checkLoops, (*Engine).guardLoops},   // loops are counted until they stop, see noteLoop
 	{run: (*Engine).planCalls},
 	{run: (*Engine).callHandlers},
 	{run: (*Engine).commit},
 	{run: (*Engine).schedule},
 }
 
-// reconcile takes the object of a key through the steps.
+// reconcile takes a key's object through the steps.
 func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none reconcile.Result, err error) {
 	r, err := e.observe(ctx, key)
 	if r == nil || err != nil {
@@ -111,7 +113,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	return r.result, nil
 }
 
-// trackReconcile records that a worker has begun a reconcile. The returned function records its end.
+// trackReconcile records that a worker has started a reconcile. The returned function records that it is done.
 func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
 	e.states.MarkStarted(key)
 	e.queue.promoter.Begin(key)
@@ -120,15 +122,16 @@ func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
 	e.queue.finished.CompareAndSwap(0, e.age()) // the liveness check measures from the first reconcile
 	return func() {
 		e.queue.promoter.End(key, time.Since(began))
-		e.queue.finished.Store(e.age()) // first, so that QueueStats never returns an earlier end without a running reconcile
+		e.queue.finished.Store(e.age()) // first, so that QueueStats never sees an old time without a running reconcile
 		e.queue.running.Take(key)
 	}
 }
 
-// age returns the time since the creation of the engine in nanoseconds, at least 1.
+// age returns the nanoseconds since the engine was created, and at least 1.
 func (e *Engine) age() int64 { return max(1, int64(time.Since(e.queue.created))) }
 
-// callHandlers calls the due handlers: cause handlers, then reconcile handlers, and optional delete handlers of an object without our finalizer.
+// callHandlers calls the due handlers: cause handlers, then reconcile handlers, then optional delete handlers if the object is being
+// deleted without our finalizer.
 func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) (Hold, error) {
 	if e.traits.writesEventChanges {
 		e.takeEventChanges(ctx, r)
@@ -145,8 +148,9 @@ func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) (Hold, err
 	return Hold{}, nil
 }
 
-// Holds returns why the engine keeps back work for an object that it has observed: the holds of all layers and steps that the object would meet now, in their order.
-// It has no effects. While a worker reconciles the object, what the process keeps about its writes is not known.
+// Holds returns why the engine holds work for an object that it has observed. These are the holds of all layers and steps that the object
+// would meet now, in order. Holds has no side effects. While a worker reconciles the object, it leaves out what depends on the process's
+// memory of its writes.
 func (e *Engine) Holds(obj client.Object) []Hold {
 	known := e.tryCopyState(obj.GetUID())
 	if known == nil {
@@ -175,7 +179,7 @@ func (e *Engine) holdsOf(s subject) (holds []Hold) {
 	return holds
 }
 
-// heldByStep returns an empty set for each of the reasons for which a step ends a reconcile or keeps back a cause.
+// heldByStep returns an empty set for each reason that a step has to stop a reconcile or hold a cause.
 func (e *Engine) heldByStep() (held []*heldObjects) {
 	for _, s := range steps {
 		for _, reason := range s.reasons {

@@ -23,8 +23,8 @@ import (
 // reasonReconcile is the reason of reconcile handlers.
 const reasonReconcile = "reconcile"
 
-// callReconcileHandlers calls the reconcile handlers if the object or a related object has changed, or if their time has come. Their changes are written
-// at the end of the reconcile.
+// callReconcileHandlers calls the reconcile handlers if the object or a related one has changed, or if they are due anyway. Their changes
+// are written at the end of the reconcile.
 func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 	if r.calls.aborted || hasEnded(ctx) {
 		return
@@ -48,18 +48,18 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 	}
 }
 
-// matchReconcileHandlers finds the reconcile handlers whose filters accept the object, and notes which of them must handle the changes. It reports whether the
-// calls for changes must wait, because the handlers have caused these changes.
+// matchReconcileHandlers finds the reconcile handlers whose filters accept the object, and notes which of them have changes to handle. It
+// reports whether calls for changes must wait, because the handlers have caused these changes.
 func (e *Engine) matchReconcileHandlers(ctx context.Context, r *reconciliation) (held bool) {
-	if !e.traits.retriesOnChange { // otherwise, they were taken before the cause handlers were called; later ones can call these handlers again
+	if !e.traits.retriesOnChange { // otherwise they were taken before the cause handlers were called, and later ones can call those again
 		r.takeChanges()
 	}
 	changes := r.details.Changes
 	r.details.Changes = nil
 	view := r.causeView()
-	view.Object = r.draft.Base() // predicates see the object as it is stored, not the pending changes of handlers
+	view.Object = r.draft.Base() // predicates see the stored object, without handlers' pending changes
 	var failing []string
-	caused := false // by these changes, a handler is called
+	caused := false // these changes call a handler
 	for id, handler := range e.ReconcileHandlers.All() {
 		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.draft.Content()}).Accepts() {
 			delete(r.details.ReconcileHandlers, id)
@@ -73,7 +73,7 @@ func (e *Engine) matchReconcileHandlers(ctx context.Context, r *reconciliation) 
 			r.addReconcileHandler(id, len(changes) > 0 || !e.queue.hasPredicates.Load())
 			continue
 		}
-		if handler.ClusterEvents != "" { // changes do not call it
+		if handler.ClusterEvents != "" { // it isn't called for changes
 			continue
 		}
 		// A handler that fails and writes the object in each attempt must not call itself without a delay.
@@ -89,7 +89,7 @@ func (e *Engine) matchReconcileHandlers(ctx context.Context, r *reconciliation) 
 	return e.guardReconciles(r, changes, failing)
 }
 
-// addReconcileHandler adds the state of a reconcile handler that matches the object for the first time.
+// addReconcileHandler adds the state of a reconcile handler when it matches the object for the first time.
 func (r *reconciliation) addReconcileHandler(id string, dirty bool) {
 	if r.details.ReconcileHandlers == nil {
 		r.details.ReconcileHandlers = map[string]*reconcileHandlerState{}
@@ -97,8 +97,8 @@ func (r *reconciliation) addReconcileHandler(id string, dirty bool) {
 	r.details.ReconcileHandlers[id] = &reconcileHandlerState{dirty: dirty}
 }
 
-// blockingHandler returns the first handler for which a reconcile handler waits, because its last call has not succeeded, or because it waits itself; empty if there
-// is none. Handlers that do not match the object block no others.
+// blockingHandler returns the first handler that a reconcile handler must wait for, because that one hasn't succeeded or is due itself. It
+// returns "" if there is none. Handlers that don't match the object don't block others.
 func (r *reconciliation) blockingHandler(h *invoke.Handler) string {
 	for _, first := range h.After {
 		if st, matches := r.details.ReconcileHandlers[first]; matches && (!st.succeeded || st.isDue(now(), false)) {
@@ -108,7 +108,8 @@ func (r *reconciliation) blockingHandler(h *invoke.Handler) string {
 	return ""
 }
 
-// callReconcileHandler makes one attempt. event is the Kubernetes Event for which the handler is called; nil for a handler without ClusterEvents.
+// callReconcileHandler makes one attempt. event is the Kubernetes Event that the handler is called for, or nil for a handler without
+// ClusterEvents.
 func (e *Engine) callReconcileHandler(
 	ctx context.Context, r *reconciliation, id string, h *invoke.Handler, st *reconcileHandlerState, event *invoke.ClusterEvent,
 ) {
@@ -136,7 +137,7 @@ func (e *Engine) callReconcileHandler(
 			req.ClusterEvent = event
 			tracked = e.tracker.Begin(tracking.Reader{Object: client.ObjectKeyFromObject(r.draft.Base()), Handler: id})
 			req.Flush, req.WrapClient = r.flush(req), e.recording(r, &recorder)
-			if event == nil { // changes of tracked objects do not trigger handlers of Events
+			if event == nil { // tracked objects don't trigger handlers of Events
 				req.Track = tracked.Track
 			}
 			p.Base = r.draft.Current().Content
@@ -161,8 +162,8 @@ func (e *Engine) callReconcileHandler(
 	st.recordOutcome(h, p.Outcome, next)
 }
 
-// begin starts an attempt. If a change calls the handler before the delay of a failed attempt has passed, the new attempt takes the place of the failed one, so
-// that changes do not use up the retries.
+// begin starts an attempt. If a change calls the handler before a failed attempt's delay has passed, the new attempt replaces the failed
+// one, so that changes don't use up the retries.
 func (st *reconcileHandlerState) begin() {
 	if st.record.Delayed.After(now()) && st.record.Retries > 0 {
 		st.record.Retries--
@@ -174,7 +175,7 @@ func (st *reconcileHandlerState) begin() {
 	st.dirty, st.due = false, time.Time{}
 }
 
-// recordOutcome records how an attempt has ended, and when the handler is called again without a change.
+// recordOutcome records an attempt's outcome, and when the handler is called again even without a change.
 func (st *reconcileHandlerState) recordOutcome(h *invoke.Handler, outcome progress.Outcome, next invoke.Requeue) {
 	at := now()
 	st.record, st.succeeded = st.record.WithOutcome(outcome, at), outcome.Success
@@ -199,14 +200,14 @@ func (st *reconcileHandlerState) recordOutcome(h *invoke.Handler, outcome progre
 	}
 }
 
-// callForClusterEvents calls a handler for the Events that wait for it, in the order of their arrival. While an attempt must be repeated, the later Events
-// wait. The state of the handler is kept in memory only.
+// callForClusterEvents calls a handler for the Events that wait for it, in order of arrival. While an attempt waits to be retried, the
+// later Events wait, too. The handler's state is kept in memory only.
 func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id string, h *invoke.Handler, st *reconcileHandlerState) {
 	key := handlerKey{r.draft.Base().GetUID(), id}
 	for {
 		waiting := e.others.clusterEvents.Get(key)
 		if len(waiting) == 0 {
-			st.dirty = false // changes of the object are irrelevant
+			st.dirty = false // changes to the object don't matter here
 			return
 		}
 		event := waiting[0]
@@ -216,7 +217,7 @@ func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id
 		}
 		call := *event
 		call.Waiting = func() []*corev1.Event {
-			received := event.Waiting() // first, because Events are added to the inbox before they are removed from there
+			received := event.Waiting() // first, because an Event is added to the handler's list before it is removed from its source
 			for _, other := range withoutClusterEvent(e.others.clusterEvents.Get(key), event) {
 				received = append(received, other.Event)
 			}

@@ -22,8 +22,8 @@ func (e *Engine) IsWatched(obj client.Object) bool {
 	return e.inScope(client.ObjectKeyFromObject(obj)) && (e.Selects == nil || e.Selects(obj))
 }
 
-// scopeFilter passes the events of objects that are in scope. It also passes the events of objects that have left the scope until the engine has forgotten
-// the objects.
+// scopeFilter passes on the events of objects that are in scope. Objects that have gone out of scope keep getting theirs until the engine
+// has forgotten them.
 type scopeFilter struct {
 	engine *Engine
 	next   handler.EventHandler
@@ -59,25 +59,25 @@ func (f *scopeFilter) Generic(ctx context.Context, ev event.GenericEvent, q work
 	f.next.Generic(ctx, ev, q)
 }
 
-// Entered must be called when objects of a namespace come into scope, before the informer delivers them. version is the current resource version of
-// the API server. The engine may have forgotten its own earlier writes, so it trusts no state of these objects that is older than the version.
+// Entered must be called when a namespace's objects come into scope, before the informer delivers them. version is the API server's current
+// resource version. The engine may have forgotten its own earlier writes, so it trusts no older state of these objects.
 func (e *Engine) Entered(namespace, version string) {
 	e.epoch.Enter(namespace, version)
 }
 
-// Admitted enqueues the objects of a namespace for which the scope now admits calls of handlers.
+// Admitted enqueues a namespace's objects once the scope allows their handlers to be called.
 func (e *Engine) Admitted(namespace string) { e.reconcileAll([]string{namespace}) }
 
-// Quiesce ends the work for objects that are no longer in scope. left selects these objects. Quiesce returns when the engine has forgotten all of them.
-// Running handlers finish, daemons and timers are stopped, and the engine writes outcomes that are not stored yet. Quiesce returns early if the context is
-// cancelled or the engine is closed.
+// Quiesce stops the work for objects that are no longer in scope, and returns when the engine has forgotten all of them. left selects these
+// objects. Running handlers finish, daemons and timers are stopped, and outcomes that aren't stored yet are written. Quiesce returns early
+// if the context is cancelled or the engine is closed.
 func (e *Engine) Quiesce(ctx context.Context, left func(types.NamespacedName) bool) error {
 	for wait := quiescePoll; ; wait = min(2*wait, maxQuiescePoll) {
 		keys := e.states.Keys(left)
 		if e.queue.ended.Load() || len(keys) == 0 && !slices.ContainsFunc(e.queue.running.Keys(), left) {
 			return nil
 		}
-		for _, key := range keys { // also again: an event may have restored an object that was released
+		for _, key := range keys { // even repeatedly, because an event may have restored a released object
 			e.states.Enqueue(triggered, key)
 		}
 		select {
@@ -93,7 +93,7 @@ const (
 	maxQuiescePoll = time.Second
 )
 
-// Left must be called after the informer of a namespace that has left the scope has stopped.
+// Left must be called once the informer of a namespace that is out of scope has stopped.
 func (e *Engine) Left(namespace string) {
 	e.epoch.Leave(namespace)
 }
@@ -103,8 +103,9 @@ func (e *Engine) Knows(match func(types.NamespacedName) bool) bool {
 	return len(e.states.Keys(match)) > 0
 }
 
-// release ends the work for the object of a key that is no longer in scope, and forgets the object. The object keeps its finalizer and its progress, so that
-// the next operator can continue. The delete handlers of objects that no longer exist are still called, because no other operator can.
+// release stops the work for a key's object that is no longer in scope, and forgets it. The object keeps its finalizer and its progress, so
+// that the next operator can continue. The delete handlers of objects that no longer exist are still called, because no other operator can
+// do that.
 func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 	var vanished time.Duration
 	if !e.paused(key.Namespace) { // otherwise, a peer handles the deletion
@@ -135,7 +136,7 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 	return requeueBefore(reconcile.Result{}, vanished), nil
 }
 
-// forgetReleased drops all data about a key and its object, which is nil if the engine does not know one.
+// forgetReleased drops everything about a key and its object, which is nil if the engine doesn't know one.
 func (e *Engine) forgetReleased(key types.NamespacedName, obj client.Object) {
 	if obj != nil {
 		e.background.supervisor.Forget(obj.GetUID())
@@ -154,12 +155,12 @@ func (e *Engine) forgetReleased(key types.NamespacedName, obj client.Object) {
 
 const finished = time.Duration(-1)
 
-// finishWork stops the daemons and timers of an object, and writes the outcomes that are not stored yet. It returns finished, or the time after which it
-// must be called again; 0 if the object will be enqueued.
+// finishWork stops an object's daemons and timers, and writes outcomes that aren't stored yet. It returns finished, or the time after which
+// it must be called again; 0 means that the object will be enqueued.
 func (e *Engine) finishWork(ctx context.Context, key types.NamespacedName, uid types.UID) (time.Duration, error) {
 	e.background.supervisor.StopAll(uid, daemons.ErrOutOfScope)
 	if e.isBusy(uid) {
-		return maxQuiescePoll, nil // the end of the last run enqueues the object earlier
+		return maxQuiescePoll, nil // the object is enqueued earlier if the last run returns
 	}
 	r, err := e.observe(ctx, key)
 	if r == nil || err != nil {
@@ -178,7 +179,7 @@ func (e *Engine) finishWork(ctx context.Context, key types.NamespacedName, uid t
 	return finished, nil
 }
 
-// holdScope holds objects that are out of scope, that leave the shard, or whose namespaces are not warm.
+// holdScope holds objects that are out of scope, that are leaving the shard, or for which handlers may not be called yet.
 func (e *Engine) holdScope(key types.NamespacedName) Hold {
 	switch {
 	case e.isLeaving(key):

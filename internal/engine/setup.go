@@ -94,7 +94,7 @@ func New(settings Settings, kind Kind) *Engine {
 	return e
 }
 
-// reconcileOrder returns the ids of the reconcile handlers in the order of their registration, but each after those that must succeed before it.
+// reconcileOrder returns the reconcile handlers' ids in order of registration, but each after those that must succeed before it.
 func reconcileOrder(kind *Kind) (order []string) {
 	var add func(id string)
 	add = func(id string) {
@@ -113,26 +113,25 @@ func reconcileOrder(kind *Kind) (order []string) {
 	return order
 }
 
-// Promoter returns the source that a controller with the given number of workers must watch.
+// Promoter returns the source that a controller with this number of workers must watch.
 func (e *Engine) Promoter(workers int) source.Source { return e.queue.promoter.For(workers) }
 
 // Memos returns the values that handlers store for an object. For an unknown object, they are empty and not kept.
 func (e *Engine) Memos(uid types.UID) *objectstate.Memos { return e.states.Memos(uid) }
 
-// Background runs daemons and timers until the context ends, and returns when they have ended.
+// Background runs daemons and timers until the context is cancelled, and returns when they have stopped.
 func (e *Engine) Background(ctx context.Context) error {
 	logger := e.Log.WithValues("controller", e.Name)
 	return e.background.supervisor.Start(log.IntoContext(ctx, logger))
 }
 
-// Close marks the operator as ended. Daemons and timers that have not stopped in time can no longer write.
+// Close marks the operator as stopped. Daemons and timers that haven't stopped in time can no longer write.
 func (e *Engine) Close() {
 	e.queue.ended.Store(true)
 	e.gone.deletions.close()
 	e.tracker.Close()
 }
 
-// newCommitter returns the committer for the kind of the engine.
 func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer {
 	var stamps progress.Stamps
 	if e.Remote == nil {
@@ -162,7 +161,6 @@ func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer
 	return committer
 }
 
-// newDetector returns the detector of causes for the kind of the engine.
 func (e *Engine) newDetector() *cause.Detector {
 	return &cause.Detector{
 		Name: e.Name,
@@ -178,8 +176,8 @@ func (e *Engine) newDetector() *cause.Detector {
 	}
 }
 
-// StartFrom sets the epoch. The engine then trusts a state of an object only if the state is not older than the version,
-// or if the cache has reached the version. With an empty version, it trusts no state. store returns the store of the cache for a namespace, or nil if it is
+// StartFrom sets the epoch. From then on, the engine trusts a state of an object only if the state isn't older than version, or if the
+// cache has reached version. If version is empty, it trusts no state. store returns the cache's store for a namespace, or nil if it is
 // unknown. StartFrom must be called before the informer delivers the first object. Without it, the engine trusts every state.
 func (e *Engine) StartFrom(version string, store func(namespace string) toolscache.Store) {
 	e.epoch = &epoch.Epoch{Version: version, Store: store, Scoped: e.Scope != nil, Selector: e.Selector, Reader: e.APIReader, GVK: e.GVK, States: e.states}
@@ -195,7 +193,8 @@ func (e *Engine) VerifyCache(ctx context.Context, delivered <-chan struct{}, nam
 	return e.epoch.Verify(ctx, delivered, namespaces...)
 }
 
-// WarnAbout posts a Warning about an object that the engine cannot handle, unless automatic Events are disabled. The object may be of another kind.
+// WarnAbout posts a Warning about an object that the engine cannot handle, unless automatic Events are disabled. The object may be of a
+// different kind.
 func (e *Engine) WarnAbout(obj *metav1.PartialObjectMetadata, reason, note string) {
 	e.events.WarnAbout(obj, reason, note)
 }

@@ -19,8 +19,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// acknowledgeDrain removes the labels of an object whose work has ended. It reports whether the engine must forget the object, and whether the object has
-// returned to the shard in the meantime. The request fails if the object has changed, because the sharder may have assigned it to another process.
+// acknowledgeDrain removes the shard's labels from an object whose work is done. It reports whether the engine must forget the object, and
+// whether the object has returned to the shard in the meantime. The request fails if the object has changed, because the sharder may have
+// assigned it to a different process.
 func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName, obj client.Object) (left, back bool, err error) {
 	if newest := e.states.Newest(obj.GetUID()); newest != nil {
 		obj = newest
@@ -58,7 +59,7 @@ func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName,
 	return true, back, nil
 }
 
-// readmit handles an object that has returned to the shard during its release.
+// readmit handles an object that has returned to the shard while it was being released.
 func (e *Engine) readmit(ctx context.Context, key types.NamespacedName) {
 	queue := e.states.Queue()
 	e.sharding.releases.Readmit(key, func(back client.Object) {
@@ -71,17 +72,17 @@ func (e *Engine) readmit(ctx context.Context, key types.NamespacedName) {
 	})
 }
 
-// isBusy reports whether daemons or timers of an object are running. With a shard, this includes runs that the supervisor has abandoned: another shard must
-// not start the same daemon or timer.
+// isBusy reports whether an object's daemons or timers are running. With a shard, even runs that the supervisor has abandoned count,
+// because a different shard must not start the same daemon or timer.
 func (e *Engine) isBusy(uid types.UID) bool {
 	return e.background.supervisor.Busy(uid) || e.Shard != nil && e.background.runs.Get(uid) > 0
 }
 
-// HasRuns reports whether runs of daemons or timers have not returned, including runs that the supervisor has abandoned.
+// HasRuns reports whether any run of a daemon or timer hasn't returned, including those that the supervisor has abandoned.
 func (e *Engine) HasRuns() bool { return e.background.runs.Len() > 0 }
 
-// shardFilter passes the events of the objects of a shard. An object that appears in the shard counts as listed at the start if it was handled before, so
-// that its resume handlers are called.
+// shardFilter passes on the events of the shard's objects. An object that appears in the shard and was handled before is treated like one
+// of the first list, so that its resume handlers are called.
 type shardFilter struct {
 	engine *Engine
 	next   handler.EventHandler
@@ -118,8 +119,8 @@ func (f *shardFilter) Update(ctx context.Context, ev event.UpdateEvent, q reques
 	}
 }
 
-// passed must be called after an event was passed to the next event handler. If the object was released in the meantime, the event has brought back a state that the
-// engine had forgotten. It must forget it again, because the filter will not pass the event of the release.
+// passed must be called after an event was passed on. If the object was released in the meantime, the event has restored state that the
+// engine had forgotten. It must be forgotten again, because the filter won't pass on the event of the release.
 func (f *shardFilter) passed(obj client.Object, q requests) {
 	if key := client.ObjectKeyFromObject(obj); f.engine.sharding.releases.IsDone(key) && f.engine.Shard.Leaves(obj) {
 		f.engine.forgetReleased(key, obj)
@@ -141,7 +142,7 @@ func (f *shardFilter) Generic(ctx context.Context, ev event.GenericEvent, q requ
 	f.next.Generic(ctx, ev, q)
 }
 
-// drain stops the daemons and timers of an object that must be released, and enqueues it regardless of the predicates.
+// drain stops an object's daemons and timers if it must be released, and enqueues it regardless of the predicates.
 func (f *shardFilter) drain(obj client.Object, q requests) {
 	key, leaves := client.ObjectKeyFromObject(obj), f.engine.Shard.Leaves(obj)
 	f.engine.sharding.draining.Note(metrics.DrainingObjects.WithLabelValues(f.engine.Name), key, leaves)
@@ -157,7 +158,8 @@ func (e *Engine) wasHandled(obj client.Object) bool {
 	return e.Remote != nil || e.Baseline.Fetch(obj) != nil
 }
 
-// leaveShard ends the reconcile of an object that leaves the shard. The informer will deliver this state, and the engine then releases the object.
+// leaveShard stops the reconcile of an object that is leaving the shard. The informer will deliver this state, and the engine then releases
+// the object.
 func (e *Engine) leaveShard(_ context.Context, r *reconciliation) (Hold, error) {
 	if e.Shard != nil && e.Shard.Leaves(r.draft.Base()) {
 		return Hold{Reason: HeldByShard}, nil

@@ -25,13 +25,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// handlerKey is the key of data about a handler and an object.
+// handlerKey identifies data about a handler and an object.
 type handlerKey struct {
 	uid types.UID
 	id  string
 }
 
-// reconciliation is one reconcile of one object. Only the worker of the object uses it. Its parts belong to one phase each.
+// reconciliation is one reconcile of one object. Only the object's worker uses it. Each of its parts belongs to one phase.
 type reconciliation struct {
 	engine     *Engine
 	session    *commit.Session // the cause and the records
@@ -39,8 +39,8 @@ type reconciliation struct {
 	known      *objectState
 	details    *objectDetails     // of known
 	afterEpoch bool               // the cache had reached the epoch before the object was read
-	edits      []*background.Edit // the edits by daemons and timers that are part of Cause.Old
-	held       Hold               // keeps back the handlers of the cause
+	edits      []*background.Edit // daemons' and timers' edits that are part of Cause.Old
+	held       Hold               // holds the cause's handlers
 	result     reconcile.Result
 	old        client.Object // the object of Cause.Old; nil until it is needed
 
@@ -51,8 +51,8 @@ type reconciliation struct {
 
 // matching contains the handlers whose filters accept the object.
 type matching struct {
-	detected   cause.Reason // the reason of the cause before it is known whether a handler matches
-	view       *invoke.View // for the predicates of handlers
+	detected   cause.Reason // the cause's reason, before it is known whether a handler matches
+	view       *invoke.View // for handlers' predicates
 	handlers   []string     // the cause handlers
 	selection  plan.Selection
 	background []string // the daemons and timers
@@ -63,24 +63,24 @@ type matching struct {
 type calls struct {
 	plan          plan.Plan
 	called        []string
-	top           string        // the handler that is being called, or whose sub-handlers are being called
+	top           string        // the handler being called, or whose sub-handlers are being called
 	workTime      time.Duration // the time in handlers since the last write
 	unsaved       bool          // handlers were called since the last write
-	aborted       bool          // no other handler is called in this reconcile, because of a deletion, a pause or a rejection
-	handledLoops  string        // the version up to which the reconcile handles the changes by which handlers may cause their own calls; empty if it handles none
-	relatedChange bool          // a related object has changed since the last reconcile; only if this can call cause handlers
+	aborted       bool          // no more handlers are called in this reconcile, because of a deletion, a pause or a rejection
+	handledLoops  string        // up to this version, the reconcile handles changes that make handlers call themselves; empty if none
+	relatedChange bool          // a related object has changed since the last reconcile; only set if this can call cause handlers
 	err           error         // the error of a write between handlers
 }
 
-// report contains what the conditions and the Events of the reconcile report.
+// report is what the reconcile's conditions and Events report.
 type report struct {
 	attempts     []attempt
-	posted       int           // the number of attempts whose Events are posted
+	posted       int           // Events are posted for this many attempts
 	panicChanges []panicChange // of daemons and timers
 }
 
-// attempt is an attempt of a cause handler or a reconcile handler that has ended. It is reported after the write, because the API server may reject the
-// changes of the handler, and the attempt then fails.
+// attempt is a finished attempt of a cause handler or a reconcile handler. It is reported only after the write, because the attempt fails
+// if the API server rejects the handler's changes.
 type attempt struct {
 	*commit.HandlerPatch
 	conditionType string                 // of the condition that reports the handler; empty if there is none
@@ -88,62 +88,63 @@ type attempt struct {
 	reconciles    *reconcileHandlerState // the state of the reconcile handler; nil for a cause handler
 }
 
-// objectMemory contains the data that the process keeps about one object. Only the worker of the object uses it.
+// objectMemory is what the process remembers about one object. Only the object's worker uses it.
 type objectMemory struct {
-	// Handled is true after a cycle of the object has ended in this process. Resume handlers are then not called again.
+	// Handled is true once the object has completed a cycle in this process. Resume handlers aren't called any more after that.
 	Handled bool
 	// SeenAlive is true if this process has seen the object without a deletion timestamp.
 	SeenAlive bool
-	// OptionalDeleteCalled is true after the optional delete handlers were called.
+	// OptionalDeleteCalled is true once the optional delete handlers were called.
 	OptionalDeleteCalled bool
-	// SeenSinceStart is true if this process has seen a version of the object that is at least as new as the start of the process.
+	// SeenSinceStart is true once this process has seen a version of the object that is at least as new as the start of the process.
 	SeenSinceStart bool
-	// PausesAtReconcile is the number of pauses before the last reconcile of the object.
+	// PausesAtReconcile is the number of pauses before the object's last reconcile.
 	PausesAtReconcile int32
-	// Details is nil if all its data is empty, as for most objects that this process has not written.
+	// Details is nil if it would be empty, as for most objects that this process hasn't written.
 	Details *objectDetails
 }
 
-// objectDetails are the data about an object that this process has written, or that has daemons, timers or reconcile handlers.
+// objectDetails is what the process remembers about an object that it has written, or that has daemons, timers or reconcile handlers.
 type objectDetails struct {
-	// Settled is true if the awaited write has ended a cycle and left nothing to do, until the next reconcile.
+	// Settled is true if the awaited write has completed a cycle and left nothing to do. The next reconcile resets it.
 	Settled bool
-	// Memory contains the data of package commit about the writes to the object. The sessions of the object share it.
+	// Memory is what package commit remembers about writes to the object. All of the object's sessions share it.
 	Memory commit.Memory
-	// Pending is a reconcile whose write has failed. The write is repeated before the next decision.
+	// Pending is a reconcile whose write has failed. The write is retried before the next decision.
 	Pending *reconciliation
-	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
+	// ReconcileHandlers is the state of the object's reconcile handlers, by handler id.
 	ReconcileHandlers map[string]*reconcileHandlerState
 	// Changes are the changes by others that the reconcile handlers have not noted yet; see [objectstate.Store.TakeForeignChanges].
 	Changes []string
-	// Loops describes the changes by which handlers cause their own calls; nil without such changes.
+	// Loops describes the changes with which handlers cause their own calls, and is nil without such changes.
 	Loops *loopguard.Loops
-	// Background is the state of the daemons and timers of the object.
+	// Background is the state of the object's daemons and timers.
 	Background *background.State
-	// Resumed are the ids of the resume handlers that have finished in this process, until Handled is true. Their stored success is that of an earlier process.
+	// Resumed are the ids of the resume handlers that have finished in this process, until Handled is true. If others have a stored
+	// success, it is from an earlier process.
 	Resumed []string
-	// FinalizerRemovals counts how often this process has removed the finalizer because no handler needs it.
+	// FinalizerRemovals counts how often this process has removed the finalizer because no handler needed it.
 	FinalizerRemovals int
-	// Creation says where the creation of an object of the first listing has begun, until Handled is true.
+	// Creation says which process began to handle the creation of an object of the first list, until Handled is true.
 	Creation creation
 }
 
-// maxFinalizerRemovals is the number of removals after which the finalizer is that of another client.
+// maxFinalizerRemovals is the number of removals after which the finalizer is considered another client's.
 const maxFinalizerRemovals = 5
 
 // isContested reports whether another client keeps adding the finalizer that the engine removes.
 func (d *objectDetails) isContested() bool { return d.FinalizerRemovals >= maxFinalizerRemovals }
 
-// creation is where the creation of an object has begun.
+// creation says which process began to handle an object's creation.
 type creation int
 
 const (
 	unknownCreation creation = iota
-	ownCreation              // in this process
-	earlierCreation          // in an earlier process, which has called some of the handlers
+	ownCreation              // this one
+	earlierCreation          // an earlier one, which has called some of the handlers
 )
 
-// copy returns a copy that a worker does not change.
+// copy returns a copy that no worker changes.
 func (d *objectDetails) copy() *objectDetails {
 	if d == nil {
 		return nil
@@ -167,42 +168,43 @@ type (
 	objectStore = objectstate.Store[objectMemory]
 )
 
-// reconcileHandlerState is the state of one reconcile handler of one object. It is kept in memory only: after a restart, all reconcile handlers are called.
+// reconcileHandlerState is the state of one reconcile handler for one object. It is kept in memory only, so all reconcile handlers are
+// called after a restart.
 type reconcileHandlerState struct {
 	record    progress.Record // the attempts since the last success or permanent failure
 	failures  int             // the failures since the last success, for the backoff
-	due       time.Time       // the time of the next call without a change; zero if there is none
-	priority  *int            // the priority of that call in the queue; nil for the present one
+	due       time.Time       // when the next call is due even without a change; zero if there is none
+	priority  *int            // that call's priority in the queue; nil keeps the current one
 	dirty     bool            // there was a change since the last call
 	succeeded bool            // the last call has succeeded
 	failed    bool            // its permanent failure was reported
 }
 
-// failure is an error that has ended a reconcile.
+// failure is an error that a reconcile has failed with.
 type failure struct {
 	err        error
 	isExpected bool // it was a conflict, throttling, or a suspension of the process
 }
 
-// tombstone is the last known state of an object that no longer exists. Only the worker of the key uses it, except for pending.
+// tombstone is the last known state of an object that no longer exists. Only the key's worker uses it, except for pending.
 type tombstone struct {
-	last  client.Object // with the changes by its delete handlers
+	last  client.Object // with the changes that its delete handlers made
 	known *objectState
 	memos *objectstate.Memos
-	// state contains the records of the delete handlers. It is nil until the API server has confirmed that the object does not exist.
+	// state contains the delete handlers' records. It is nil until the API server has confirmed that the object doesn't exist.
 	state *progress.State
-	// pending describes the handlers that have not succeeded, for explanations.
+	// pending describes the handlers that haven't succeeded, for explanations.
 	pending atomic.Pointer[[]explain.Handler]
 }
 
-// eventQueue contains the unfinished events and the unwritten changes of the event handlers of a key. It is kept in memory only: after a restart, the
-// event handlers are called for the objects of the first listing.
+// eventQueue contains a key's unfinished events and its event handlers' unwritten changes. It is kept in memory only: after a restart, the
+// event handlers are called for the objects of the first list.
 type eventQueue struct {
-	events  []*eventInProgress // in the order of their arrival; the first one waits for the next attempt of a handler
-	changes []eventChange      // changes that the next reconcile writes
+	events  []*eventInProgress // in order of arrival; the first one waits for a handler's next attempt
+	changes []eventChange      // the next reconcile writes them
 }
 
-// eventInProgress is one observed event with the progress of its handlers.
+// eventInProgress is an observed event with its handlers' progress.
 type eventInProgress struct {
 	objectstate.Event
 	memos   *objectstate.Memos
@@ -215,16 +217,16 @@ type eventChange struct {
 	id      string
 	doc     patch.MergePatch
 	untyped bool           // doc may have fields that the Go type lacks
-	base    map[string]any // the JSON form of the object of the event
+	base    map[string]any // the JSON form of the event's object
 }
 
-// panicChange is the effect of an attempt on the condition that reports panics.
+// panicChange is what an attempt changes in the condition that reports panics.
 type panicChange struct {
 	id   string
 	text string // the first line of the panic; empty after a success
 }
 
-// unlock ends the reconcile: it drops empty details and unlocks the state.
+// unlock drops empty details and unlocks the state when the reconcile is done.
 func (r *reconciliation) unlock() {
 	if d := r.details; d.Memory == (commit.Memory{}) && d.Pending == nil && !d.Settled && len(d.ReconcileHandlers)+len(d.Changes) == 0 && d.Loops == nil && d.Background == nil &&
 		len(d.Resumed) == 0 && d.Creation == unknownCreation && d.FinalizerRemovals == 0 {
@@ -233,8 +235,9 @@ func (r *reconciliation) unlock() {
 	r.known.Unlock()
 }
 
-// noteHandled is called when a cycle has ended in this process. Resume handlers are then not called any more. But if an earlier process has begun the creation
-// of the object, it may have called a handler for creations and resumes that this process has not called.
+// noteHandled is called when a cycle is completed in this process. Resume handlers aren't called any more after that. The exception is an
+// object whose creation an earlier process began to handle: that one may have called a handler for creations and resumes that this process
+// still has to call.
 func (r *reconciliation) noteHandled() {
 	isLeft := func(id string) bool {
 		handler, _ := r.engine.Handlers.Get(id)
@@ -246,7 +249,7 @@ func (r *reconciliation) noteHandled() {
 	r.known.Worker.Handled, r.details.Resumed, r.details.Creation = true, nil, unknownCreation
 }
 
-// backgroundState returns the state of the daemons and timers of the object, and creates it if there is none.
+// backgroundState returns the state of the object's daemons and timers, and creates it if necessary.
 func (r *reconciliation) backgroundState() *background.State {
 	if r.details.Background == nil {
 		r.details.Background = &background.State{}
@@ -254,26 +257,27 @@ func (r *reconciliation) backgroundState() *background.State {
 	return r.details.Background
 }
 
-// subject is the input of the filters of cause handlers.
+// subject returns the filter input for cause handlers.
 func (r *reconciliation) subject() match.Input {
 	return match.Input{Object: r.draft.Content(), HasCause: true, Old: r.session.Cause.Old, New: r.session.Cause.New, OldUnknown: !r.session.Cause.IsOldKnown()}
 }
 
-// hasNothingToWrite reports whether no handler is selected and no data must be written. This is the most frequent case when the operator starts.
+// hasNothingToWrite reports whether no handler is selected and no data must be written, which is the usual case when the operator starts.
 func (r *reconciliation) hasNothingToWrite() bool {
 	return len(r.matching.selection.Selected) == 0 && r.session.IsAtRest()
 }
 
-// PausedAnnotation is the annotation that pauses one object.
+// PausedAnnotation is the annotation that pauses a single object.
 const PausedAnnotation = "kopf-runtime.dev/paused"
 
-// IsObjectPaused reports whether the annotation of an object pauses it. A value that [strconv.ParseBool] does not accept has no effect.
+// IsObjectPaused reports whether an object's annotation pauses it. A value that [strconv.ParseBool] doesn't accept has no effect.
 func IsObjectPaused(obj client.Object) bool {
 	paused, err := strconv.ParseBool(obj.GetAnnotations()[PausedAnnotation])
 	return err == nil && paused
 }
 
-// The priorities in the queue. Changes by users have priority 0, objects of the first listing have [handler.LowPriority], and promoted objects have 1.
+// The priorities in the queue. Users' changes have priority 0, objects of the first list have [handler.LowPriority], and promoted objects
+// have 1.
 const (
 	triggered = -1                      // by related objects: one of them may trigger thousands of others
 	retrying  = handler.LowPriority / 2 // after a delay
@@ -283,15 +287,15 @@ func now() time.Time { return time.Now() }
 
 func hasEnded(ctx context.Context) bool { return ctx.Err() != nil }
 
-// isDue reports whether the handler must be called. If held is true, changes are not handled yet.
+// isDue reports whether the handler must be called. If held is true, changes must wait.
 func (st *reconcileHandlerState) isDue(at time.Time, held bool) bool {
 	return st.dirty && !held || !st.due.IsZero() && !st.due.After(at)
 }
 
-// isRetrying reports whether the last attempt has failed and is repeated after a delay.
+// isRetrying reports whether the last attempt has failed and waits to be retried.
 func (st *reconcileHandlerState) isRetrying() bool { return !st.record.Delayed.IsZero() }
 
-// lastCalls are the calls of reconcile handlers for an object that no longer exists. Only the worker of the key uses them.
+// lastCalls are the calls of reconcile handlers for an object that no longer exists. Only the key's worker uses them.
 type lastCalls struct {
 	last     client.Object
 	memos    *objectstate.Memos

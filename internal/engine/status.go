@@ -12,8 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 )
 
-// Status returns all objects that the engine handles, with their unfinished handlers, sorted by namespace and name. It is cheaper than a call of
-// [Engine.Explain] for each object, because it reads only the progress.
+// Status returns all objects that the engine handles, with their unfinished handlers, sorted by namespace and name. It is cheaper than
+// calling [Engine.Explain] for each object, because it reads only the progress.
 func (e *Engine) Status() statuspage.Kind {
 	kind := statuspage.Kind{Group: e.GVK.Group, Version: e.GVK.Version, Kind: e.GVK.Kind, Handlers: e.handlerIDs(), Objects: []statuspage.Object{}}
 	for _, obj := range e.states.List() {
@@ -43,8 +43,8 @@ func (e *Engine) Status() statuspage.Kind {
 	return kind
 }
 
-// withOverlay returns an object with the progress that is not stored on it. It returns the object itself if there is no such progress. It
-// also does this while a worker reconciles the object, or if no worker has loaded the progress yet.
+// withOverlay returns an object including progress that isn't stored on it. It returns the object itself if there is no such progress, if a
+// worker is reconciling it, or if no worker has loaded the progress yet.
 func (e *Engine) withOverlay(obj client.Object) client.Object {
 	known := e.states.Get(obj.GetUID())
 	if known == nil || !known.TryLock() {
@@ -62,7 +62,7 @@ func (e *Engine) withOverlay(obj client.Object) client.Object {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// unfinished returns the cause handlers that have a record and have not succeeded.
+// unfinished returns the cause handlers that have a record but haven't succeeded.
 func (e *Engine) unfinished(obj client.Object) (all []statuspage.Unfinished) {
 	for _, id := range e.Handlers.IDs() {
 		record, err := e.Store.Fetch(obj, id)

@@ -17,16 +17,17 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// parent is a handler during the calls of its sub-handlers.
+// parent is a handler whose sub-handlers are being called.
 type parent struct {
 	id       string
 	handler  *invoke.Handler
-	before   progress.Record // the record before the attempt that has declared the sub-handlers
+	before   progress.Record // the record before the attempt that declared the sub-handlers
 	deadline time.Time       // no sub-handler is called after it; zero if there is none
 }
 
-// callSubHandlers calls the due sub-handlers that a handler has declared, and returns the outcome of the handler. The handler succeeds when all
-// sub-handlers have finished. Until then, the handler waits, and is called again to declare them. Waiting does not count as an attempt, but its timeout runs.
+// callSubHandlers calls the due sub-handlers that a handler has declared, and returns the handler's outcome. The handler succeeds when all
+// of them have finished. Until then it waits, and is called again to declare them. Waiting doesn't count as an attempt, but the handler's
+// timeout keeps running.
 func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, p parent, subs []invoke.SubHandler) progress.Outcome {
 	ids, handlers, err := e.selectSubHandlers(ctx, r, p.id, p.handler, subs)
 	if err != nil {
@@ -55,8 +56,8 @@ func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, p paren
 	return p.handler.Policy.Wait(p.before, now(), delay)
 }
 
-// deadlineOf returns the time after which an attempt that began at the given time calls no sub-handlers: the end of the timeout, or an earlier deadline of the
-// handler itself. If the first attempt begins after the timeout, it calls each of its sub-handlers once.
+// deadlineOf returns the time after which an attempt calls no more sub-handlers: when the handler's timeout is over, or its own deadline if
+// that comes first. If the first attempt begins after the timeout, it still calls each sub-handler once.
 func deadlineOf(h *invoke.Handler, before progress.Record, began, deadline time.Time) time.Time {
 	if h.Policy.Timeout == nil || before.Started.IsZero() {
 		return deadline
@@ -68,24 +69,25 @@ func deadlineOf(h *invoke.Handler, before progress.Record, began, deadline time.
 	return end
 }
 
-// subFinished returns the function that reports whether a sub-handler of a handler needs no call.
+// subFinished returns the function that reports whether one of a handler's sub-handlers needs no call.
 func (e *Engine) subFinished(ctx context.Context, r *reconciliation, h *invoke.Handler) func(invoke.SubHandler) bool {
 	return func(sub invoke.SubHandler) bool {
 		if _, err := e.checkSubHandler(sub); err != nil {
-			return false // the handler fails when it has returned
+			return false // the handler fails once it has returned
 		}
 		return r.session.Records.HasFinished(sub.ID) || !e.subHandlerMatches(ctx, r, h, sub)
 	}
 }
 
-// abandonSubHandlers gives up the unfinished sub-handlers of a handler that has finished without them: it has failed, or it has not declared them again. It
-// returns the outcome of the handler. If the handler has failed because of its timeout, the error names the sub-handlers.
+// abandonSubHandlers gives up the unfinished sub-handlers of a handler that has finished without them, because it has failed or hasn't
+// declared them again. It returns the handler's outcome. If the handler has failed because of its timeout, the error names the
+// sub-handlers.
 func (e *Engine) abandonSubHandlers(ctx context.Context, r *reconciliation, id string, outcome progress.Outcome, declared []invoke.SubHandler) progress.Outcome {
 	if !outcome.Final {
 		return outcome
 	}
 	unfinished, failed := r.session.Records.UnfinishedBelow(id), !outcome.Success || outcome.Err != nil
-	if !failed { // the filters of declared ones do not match any more
+	if !failed { // filters of declared ones no longer match
 		unfinished = slices.DeleteFunc(unfinished, func(one string) bool {
 			return slices.ContainsFunc(declared, func(sub invoke.SubHandler) bool { return isOneOf([]string{sub.ID}, one) })
 		})
@@ -108,10 +110,10 @@ func (e *Engine) abandonSubHandlers(ctx context.Context, r *reconciliation, id s
 	return outcome
 }
 
-// maxDescribed is the number of sub-handlers that a message names.
+// maxDescribed is how many sub-handlers a message names.
 const maxDescribed = 10
 
-// describeSubHandlers returns the ids of sub-handlers, with their last errors.
+// describeSubHandlers returns the sub-handlers' ids with their last errors.
 func (r *reconciliation) describeSubHandlers(ids []string) string {
 	var texts []string
 	for _, id := range ids[:min(len(ids), maxDescribed)] {
@@ -126,7 +128,7 @@ func (r *reconciliation) describeSubHandlers(ids []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// selectSubHandlers checks the declarations and applies the filters. Sub-handlers are called for all causes of their parent.
+// selectSubHandlers checks the declarations and applies the filters. Sub-handlers are called for all of their parent's causes.
 func (e *Engine) selectSubHandlers(ctx context.Context, r *reconciliation, parent string, h *invoke.Handler, subs []invoke.SubHandler) ([]string, map[string]*invoke.Handler, error) {
 	var ids []string
 	var mistakes []error
@@ -153,7 +155,7 @@ func (e *Engine) selectSubHandlers(ctx context.Context, r *reconciliation, paren
 	return ids, handlers, nil
 }
 
-// checkSubHandler checks the declaration of one sub-handler, and returns the key of its record.
+// checkSubHandler checks a sub-handler's declaration and returns the key of its record.
 func (e *Engine) checkSubHandler(sub invoke.SubHandler) (key string, err error) {
 	key = sub.ID
 	if checker, ok := e.Store.(progress.KeyChecker); ok {
@@ -176,7 +178,7 @@ func errDuplicateSub(id, taken string) error {
 	return fmt.Errorf("the sub-handler %q has the id of another one (%s): give each its own", id, taken)
 }
 
-// subHandlerMatches applies the filters of a sub-handler. If its parent receives a diff, the field of the sub-handler must have changed.
+// subHandlerMatches applies a sub-handler's filters. If its parent receives a diff, the sub-handler's field must have changed.
 func (e *Engine) subHandlerMatches(ctx context.Context, r *reconciliation, parent *invoke.Handler, sub invoke.SubHandler) bool {
 	if !plan.MatchObject(log.FromContext(ctx), sub.ID, &sub.Handler, r.matching.view, r.subject()).Accepts() {
 		return false

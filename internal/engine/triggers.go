@@ -16,8 +16,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 )
 
-// Trigger makes the reconcile handlers of an object due, as a change of the object by another client does. It returns false if the informer has not
-// delivered the object: its handlers are then called when the object appears.
+// Trigger makes an object's reconcile handlers due, as if another client had changed the object. It returns false if the informer hasn't
+// delivered the object. Its handlers are then called when it appears.
 func (e *Engine) Trigger(key types.NamespacedName) (known bool) {
 	if e.states.Observed(key) == nil && e.gone.lastCalls.Get(key) == nil {
 		return false
@@ -27,7 +27,7 @@ func (e *Engine) Trigger(key types.NamespacedName) (known bool) {
 	return true
 }
 
-// Triggered returns a source whose requests trigger reconcile handlers. Requests of the source itself would enqueue objects, but no handler
+// Triggered wraps a source so that its requests trigger reconcile handlers. On its own, the source would enqueue objects, but no handler
 // would be due.
 func (e *Engine) Triggered(src source.Source) source.SyncingSource { return &triggerSource{src, e} }
 
@@ -51,7 +51,7 @@ func (s *triggerSource) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// triggerQueue is the queue that the source of a [triggerSource] receives.
+// triggerQueue is the queue that a wrapped source receives.
 type triggerQueue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	engine *Engine
@@ -59,24 +59,24 @@ type triggerQueue struct {
 
 func (q *triggerQueue) Add(req reconcile.Request) { q.engine.Trigger(req.NamespacedName) }
 
-// AddAfter triggers the handlers after the delay. If it marked the object before, an earlier reconcile would call the handlers.
+// AddAfter triggers the handlers after the delay. Marking the object right away would let an earlier reconcile call them.
 func (q *triggerQueue) AddAfter(req reconcile.Request, delay time.Duration) {
 	time.AfterFunc(delay, func() { q.Add(req) })
 }
 
 func (q *triggerQueue) AddRateLimited(req reconcile.Request) { q.Add(req) }
 
-// forgetTracked removes the objects that the handlers of the object of a key track.
+// forgetTracked forgets the objects that the handlers of a key's object track.
 func (e *Engine) forgetTracked(key types.NamespacedName) {
 	for _, id := range slices.Concat(e.ReconcileHandlers.IDs(), e.Handlers.IDs()) {
 		e.tracker.Forget(tracking.Reader{Object: key, Handler: id})
 	}
 }
 
-// BackgroundSource returns the source of the requests of the engine. The controller must watch it.
+// BackgroundSource returns the source of the engine's own requests. The controller must watch it.
 func (e *Engine) BackgroundSource() source.Source { return e.states.Source() }
 
-// enqueue enqueues an object, if it exists.
+// enqueue enqueues an object if the engine knows it.
 func (e *Engine) enqueue(uid types.UID) {
 	if obj := e.states.Newest(uid); obj != nil {
 		e.states.Enqueue(0, client.ObjectKeyFromObject(obj))

@@ -1,7 +1,7 @@
-// Package epoch detects that the cache of a kind is older than the start of the process.
+// Package epoch detects whether a kind's cache is older than the process.
 //
-// The epoch is the resource version at the start of the process, when an earlier process had stopped. An older cache may lack the last writes of that
-// process: the reflector of client-go can list from an API server that lags behind.
+// The epoch is the resource version when the process started, and an earlier process had already stopped. A cache older than that may lack
+// the earlier process's last writes, because client-go's reflector can list from an API server that lags behind.
 //
 //	e := &epoch.Epoch{Version: version, Store: storeOf, Reader: apiReader, GVK: gvk, States: states}
 //	passed := e.IsPassed(namespace) // before the object is read from the cache
@@ -9,5 +9,5 @@
 //		// read the object from the API server
 //	}
 //
-// A nil *Epoch is valid: every state of the cache is then trusted.
+// A nil *Epoch is valid and trusts every state in the cache.
 package epoch

@@ -13,23 +13,23 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// Epoch compares the cache of one kind with the start of the process. Its methods are safe for concurrent use.
+// Epoch compares a kind's cache with the start of the process. Its methods are safe for concurrent use.
 type Epoch struct {
-	// Version is the resource version at the start of the process. If it is empty, no state is trusted.
+	// Version is the resource version when the process started. If it is empty, no state is trusted.
 	Version string
-	// Store returns the store of the cache for a namespace, or nil if it is unknown.
+	// Store returns the cache's store for a namespace, or nil if it is unknown.
 	Store func(namespace string) toolscache.Store
 	// Scoped is true if namespaces can come into scope later.
 	Scoped bool
-	// Selector selects the objects of the cache; nil for all objects.
+	// Selector selects the cached objects; nil selects all.
 	Selector labels.Selector
 	// Reader reads from the API server.
 	Reader client.Reader
 	GVK    schema.GroupVersionKind
 	States States
 
-	passed   sync.Map    // from the namespaces in which the cache has reached the version to their stores
-	entered  sync.Map    // the versions of namespaces that have come into scope
+	passed   sync.Map    // namespaces in which the cache has reached the version, with their stores
+	entered  sync.Map    // versions of namespaces that have come into scope
 	verified atomic.Bool // Verify has proved that the cache has reached the version
 }
 
@@ -48,7 +48,7 @@ func (e *Epoch) Enter(namespace, version string) {
 	}
 }
 
-// Leave must be called after a namespace has left the scope.
+// Leave must be called once a namespace is out of scope.
 func (e *Epoch) Leave(namespace string) {
 	if e != nil {
 		e.entered.Delete(namespace)
@@ -65,7 +65,7 @@ func (e *Epoch) versionOf(namespace string) string {
 	return e.Version
 }
 
-// IsPassed reports whether the cache has reached the epoch in a namespace. Objects that are read from the cache afterwards are not older.
+// IsPassed reports whether the cache has reached the epoch in a namespace. If so, whatever is read from the cache afterwards isn't older.
 func (e *Epoch) IsPassed(namespace string) bool {
 	if e == nil || e.verified.Load() {
 		return true
@@ -97,8 +97,8 @@ func (e *Epoch) IsOlder(obj client.Object) bool {
 	return version == "" || objectstate.IsOlderVersion(obj.GetResourceVersion(), version)
 }
 
-// Existed reports whether an object existed when the process started, although an old first listing lacked it: its first state from the watch is not
-// newer than the epoch.
+// Existed reports whether an object existed when the process started, although the first list was too old to contain it. That is so if the
+// first state from the watch isn't newer than the epoch.
 func (e *Epoch) Existed(first client.Object) bool {
 	if e == nil {
 		return false
@@ -107,8 +107,8 @@ func (e *Epoch) Existed(first client.Object) bool {
 	return version != "" && !objectstate.IsOlderVersion(version, first.GetResourceVersion())
 }
 
-// Stored returns the object that the cache has for a key. It returns nil if there is none, if the cache has not reached the epoch, or if the namespaces of the
-// cache change. The result is shared with the cache and must not be changed.
+// Stored returns the cached object with this key. It returns nil if there is none, if the cache hasn't reached the epoch, or if namespaces
+// can come into scope. The caller shares the result with the cache and must not change it.
 func (e *Epoch) Stored(key types.NamespacedName) client.Object {
 	store, passed := e.passed.Load(key.Namespace)
 	if !passed || e.Scoped {

@@ -24,9 +24,9 @@ const (
 
 var errTimeout = errors.New("the cache is older than the start of the operator")
 
-// Await waits until the cache shows the objects of the given namespaces as they were when the process started. It also waits until the index handlers
-// were called for these objects. If the cache has not reached the epoch, Await lists the objects on the API server. It then waits until the cache
-// shows the listed versions or newer ones. After 30 seconds, Await returns an error.
+// Await waits until the cache shows the objects of the given namespaces as they were when the process started, and until index handlers
+// have been called for them. If the cache hasn't reached the epoch yet, Await lists the objects on the API server, and waits until the
+// cache has the listed versions or newer ones. After 30 seconds, it returns an error.
 func (e *Epoch) Await(ctx context.Context, namespaces ...string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
@@ -40,7 +40,7 @@ func (e *Epoch) Await(ctx context.Context, namespaces ...string) error {
 	}
 	for len(missing) > 0 {
 		missing = slices.DeleteFunc(missing, e.contains)
-		select { // also after the last object, so that the index handlers for it have returned
+		select { // even after the last object, so that its index handlers have returned
 		case <-time.After(poll):
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %d objects are missing", context.Cause(ctx), len(missing))
@@ -49,19 +49,20 @@ func (e *Epoch) Await(ctx context.Context, namespaces ...string) error {
 	return nil
 }
 
-// Verify proves that a cache that was filled before the epoch contains the state of the epoch. The version of such a cache remains the version of its
-// last event. Without a proof, the engine would read each object with due work from the API server.
+// Verify proves that a cache filled before the epoch contains the epoch's state. It is needed because the version of such a cache stays the
+// version of its last event. Without the proof, the engine would read each object with due work from the API server.
 //
-// Verify lists the metadata of all objects with one request for each namespace. The empty namespace means the cluster. It then waits until the cache
-// has all listed objects in these or newer versions, and no older objects that are not listed. delivered is closed when the engine has observed all objects
-// of the cache. Verify returns an error if the list fails, or if the cache remains older for 30 seconds. With a scope, it does nothing.
+// Verify lists the metadata of all objects, with one request per namespace; the empty namespace means the whole cluster. It then waits
+// until the cache has all listed objects in these or newer versions, and no older objects that weren't listed. delivered is closed once the
+// engine has observed all objects in the cache. Verify returns an error if listing fails, or if the cache is still older after 30 seconds.
+// With a scope, it does nothing.
 func (e *Epoch) Verify(ctx context.Context, delivered <-chan struct{}, namespaces ...string) error {
 	if e == nil || e.Scoped {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
-	// The list has no pages: the API server answers it from memory, and each page would wait for the rate limit of the client.
+	// We don't use pages here: the API server answers from memory, and each page would wait for the client's rate limit.
 	listed, err := e.list(ctx, namespaces, 0)
 	if err != nil {
 		return fmt.Errorf("listing objects on the API server to verify the cache: %w", err)
@@ -82,8 +83,8 @@ func (e *Epoch) Verify(ctx context.Context, delivered <-chan struct{}, namespace
 	return nil
 }
 
-// contains reports whether the cache has a listed object, in the listed version or a newer one. It returns true if the cache is newer than the object: the
-// object was then deleted.
+// contains reports whether the cache has a listed object in at least the listed version. It also returns true if the cache is newer than
+// the object, because the object was then deleted.
 func (e *Epoch) contains(listed metav1.ObjectMeta) bool {
 	if known := e.States.Newest(listed.UID); known != nil && !objectstate.IsOlderVersion(known.GetResourceVersion(), listed.ResourceVersion) {
 		return true
@@ -92,8 +93,7 @@ func (e *Epoch) contains(listed metav1.ObjectMeta) bool {
 	return store != nil && !objectstate.IsOlderVersion(store.LastStoreSyncResourceVersion(), listed.ResourceVersion)
 }
 
-// matches reports whether the cache contains all listed objects. If the cache has an object that is not listed and is older than the epoch, matches returns
-// false.
+// matches reports whether the cache has all listed objects, and no other object that is older than the epoch.
 func (e *Epoch) matches(listed []metav1.ObjectMeta) bool {
 	exists := make(map[types.UID]bool, len(listed))
 	for _, one := range listed {
@@ -108,7 +108,7 @@ func (e *Epoch) matches(listed []metav1.ObjectMeta) bool {
 	})
 }
 
-// list returns the metadata of the objects that the API server has in some namespaces. With a pageSize of 0, it makes one request for each namespace.
+// list returns the metadata of the objects on the API server in some namespaces. If pageSize is 0, it makes one request per namespace.
 func (e *Epoch) list(ctx context.Context, namespaces []string, pageSize int64) (all []metav1.ObjectMeta, err error) {
 	for _, namespace := range namespaces {
 		pages := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {

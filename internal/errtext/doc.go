@@ -1,3 +1,3 @@
-// Package errtext limits the texts of errors. Users choose parts of these texts, for example with a long value that the API server quotes when it rejects
-// an object, and the texts are logged in each attempt.
+// Package errtext limits the length of error texts. Users control parts of them: the API server quotes, for example, a long value when it
+// rejects an object, and every attempt logs the text.
 package errtext

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// MaxBytes is the limit for the text of an error.
+// MaxBytes is the maximum length of an error text.
 const MaxBytes = 16 << 10
 
-// Limit returns the error, with at most [MaxBytes] of its text. The result wraps the error. Limit returns nil for nil.
+// Limit shortens an error's text to [MaxBytes]. The result wraps the error. Limit returns nil for nil.
 func Limit(err error) error {
 	if err == nil {
 		return nil
@@ -30,10 +30,10 @@ type limited struct {
 func (e *limited) Error() string { return e.text }
 func (e *limited) Unwrap() error { return e.err }
 
-// maxListed is the number of elements of a list in a log line.
+// maxListed is how many elements of a list a log line shows.
 const maxListed = 50
 
-// Some returns the first elements of a list, and says how many follow.
+// Some returns the start of a list, and says how many elements follow.
 func Some(list []string) []string {
 	if len(list) <= maxListed {
 		return list
@@ -41,8 +41,8 @@ func Some(list []string) []string {
 	return append(slices.Clone(list[:maxListed]), fmt.Sprintf("and %d more", len(list)-maxListed))
 }
 
-// Shorten removes the middle of a text that is longer than limit bytes, because the beginning and the end of an error are the most important parts. It does
-// not split characters. It first replaces invalid UTF-8, because the JSON encoding would replace it with a longer text.
+// Shorten removes the middle of a text that is longer than limit bytes, because the start and the end of an error matter most. It doesn't
+// split characters. Invalid UTF-8 is replaced first, since JSON encoding would replace it with something longer.
 func Shorten(text string, limit int) string {
 	const gap = "..."
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))

@@ -13,26 +13,26 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
-// Cleaner removes from an essence the fields that it writes to objects itself. The progress store and the baseline implement it.
+// Cleaner removes the fields from an essence that it writes to objects itself. The progress store and the baseline implement it.
 type Cleaner interface{ Clear(essence map[string]any) }
 
 // Builder builds the essences of one kind.
 type Builder struct {
-	// Fields are additional fields whose changes handlers handle, such as fields of the status.
+	// Fields are additional fields whose changes handlers handle, such as status fields.
 	Fields [][]string
 	// Conditions are the types of conditions whose transitions handlers handle.
 	Conditions []string
-	// FindConditionStatuses returns the statuses of these conditions by type. If it is nil, Build reads status.conditions.
+	// FindConditionStatuses returns the statuses of these conditions by type. By default, Build reads status.conditions.
 	FindConditionStatuses func(content map[string]any) map[string]any
-	// Cleaners remove the fields that the framework writes.
+	// Cleaners remove what the framework writes.
 	Cleaners []Cleaner
 }
 
-// Build returns the essence of the JSON form of an object: all fields except apiVersion, kind, status and metadata. From the metadata, the essence
-// contains labels and annotations. It omits the labels of sharders, and the annotations of kopf operators, of this library and of kubectl apply. Build adds the
-// fields and the condition statuses of the builder.
+// Build returns the essence of an object's JSON form: all fields except apiVersion, kind, status and metadata. Of the metadata, only labels
+// and annotations are kept, without the labels of sharders and without the annotations of kopf operators, this library and kubectl apply.
+// Build adds the builder's fields and condition statuses.
 //
-// Build does not change the content. The result shares nested values with the content.
+// Build doesn't change the content, but the result shares nested values with it.
 func (b Builder) Build(content map[string]any) map[string]any {
 	out := make(map[string]any, len(content))
 	for key, value := range content {
@@ -57,8 +57,8 @@ func (b Builder) Build(content map[string]any) map[string]any {
 	return out
 }
 
-// Keeps reports whether an essence can contain a field. It returns false for a field that only [Builder.Fields] could add, and for a field that a cleaner
-// removes.
+// Keeps reports whether an essence can contain a field. It returns false if only [Builder.Fields] could add the field, or if a cleaner
+// removes it.
 func (b Builder) Keeps(path []string) bool { return isIn(b.Build(contentWith(path)), path) }
 
 // Clears reports whether a cleaner removes a field.
@@ -68,7 +68,7 @@ func (b Builder) Clears(path []string) bool {
 	return !isIn(content, path)
 }
 
-// contentWith returns the JSON form of an object with a single field.
+// contentWith returns an object's JSON form with a single field.
 func contentWith(path []string) map[string]any {
 	content := map[string]any{}
 	setField(content, path, map[string]any{"key": "value"})
@@ -89,11 +89,11 @@ func setField(content map[string]any, path []string, value any) {
 		}
 		content[key], content = inner, inner
 	}
-	content[path[len(path)-1]] = runtime.DeepCopyJSONValue(value) // the cleaners change the result in place and must not change the object
+	content[path[len(path)-1]] = runtime.DeepCopyJSONValue(value) // cleaners change the result in place, and must not change the object
 }
 
-// ReplaceFields sets fields of an essence to their values in from. It removes fields that are absent in from. Before it changes maps below the first
-// level, it copies them.
+// ReplaceFields gives fields of an essence the values that they have in from. Fields that from doesn't have are removed. Maps below the
+// first level are copied before they are changed.
 func ReplaceFields(to, from map[string]any, paths [][]string) {
 	for _, path := range paths {
 		if value, ok := diff.Lookup(from, path...); ok {
@@ -104,7 +104,7 @@ func ReplaceFields(to, from map[string]any, paths [][]string) {
 	}
 }
 
-// removeField removes a field. It also removes parent maps that become empty, unless the essence other contains them.
+// removeField removes a field. It also removes parent maps that become empty, unless the essence other has them.
 func removeField(content, other map[string]any, path []string) {
 	key := path[0]
 	inner, isMap := content[key].(map[string]any)
@@ -130,7 +130,8 @@ func (b Builder) clean(essence map[string]any) {
 	clearRingLabels(essence)
 }
 
-// clearRingLabels removes the labels with which a sharder moves objects between operators. The metadata of the essence is not shared with the object.
+// clearRingLabels removes the labels that a sharder uses to move objects between operators. It can change the metadata in place, because
+// the essence doesn't share it with the object.
 func clearRingLabels(essence map[string]any) {
 	meta, _ := essence["metadata"].(map[string]any)
 	labels, _ := meta["labels"].(map[string]any)
@@ -166,8 +167,8 @@ func buildMetadata(content map[string]any) map[string]any {
 // Encode encodes an essence for storage, with sorted keys.
 func Encode(essence map[string]any) ([]byte, error) { return progress.EncodeJSON(essence) }
 
-// Decode decodes a stored essence. It applies the cleaners, because an earlier version of the library may have stored more fields. It fails if the text
-// is not a JSON object.
+// Decode decodes a stored essence. It applies the cleaners, because an earlier version of the library may have stored more fields. It fails
+// if the text isn't a JSON object.
 func (b Builder) Decode(text []byte) (map[string]any, error) {
 	var out map[string]any
 	if err := json.Unmarshal(text, &out); err != nil {

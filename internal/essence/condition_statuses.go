@@ -2,11 +2,11 @@ package essence
 
 import "slices"
 
-// ConditionsKey is the top-level field of an essence with the statuses of conditions by type. Changes to the other fields of a condition do not
+// ConditionsKey is the top-level field in which an essence keeps the statuses of conditions by type. Other fields of a condition don't
 // count as changes.
 const ConditionsKey = "kopf-runtime.dev/conditions"
 
-// conditionStatuses returns the statuses of the selected conditions by type, from an object or from an essence.
+// conditionStatuses returns the statuses of the selected conditions by type, from an object or an essence.
 func (b Builder) conditionStatuses(content map[string]any) map[string]any {
 	if len(b.Conditions) == 0 {
 		return nil
@@ -33,7 +33,7 @@ func (b Builder) conditionStatusesOf(content map[string]any) map[string]any {
 	status, _ := content["status"].(map[string]any)
 	switch all := status["conditions"].(type) {
 	case []any:
-		for _, condition := range slices.Backward(all) { // if several conditions have the same type, use the first one
+		for _, condition := range slices.Backward(all) { // if several conditions have the same type, the first one wins
 			fields, _ := condition.(map[string]any)
 			add(fields["type"], condition)
 		}

@@ -20,10 +20,11 @@ func Digest(text []byte) string {
 	return base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// DigestBaseline stores essences in another baseline. If an essence is too large, it stores only the digest, in a separate place. Operators with kopf
-// read only the text of the other baseline.
+// DigestBaseline stores essences in a different baseline. If an essence is too large, it stores only the digest, in a separate place. kopf
+// operators read only the text of the other baseline.
 //
-// A digest contains the digest of the stored text that it supersedes. If another operator has stored a new text since then, Fetch ignores the digest.
+// A digest includes the digest of the stored text that it supersedes. If a different operator has stored a new text since, Fetch ignores
+// the digest.
 type DigestBaseline struct {
 	progress.Baseline
 	digests progress.Baseline
@@ -32,7 +33,7 @@ type DigestBaseline struct {
 // emptyEssence is the text that a digest supersedes if there is no room for the earlier text.
 var emptyEssence = []byte("{}")
 
-// WithDigestFallback returns a baseline that can store the digest of an essence that is too large.
+// WithDigestFallback returns a baseline that stores only the digest of an essence that is too large.
 func WithDigestFallback(b progress.Baseline, stores ...progress.Store) DigestBaseline {
 	return DigestBaseline{b, progress.Digest(b, stores...)}
 }
@@ -40,10 +41,10 @@ func WithDigestFallback(b progress.Baseline, stores ...progress.Store) DigestBas
 // storedDigest is the JSON form of a stored digest.
 type storedDigest struct {
 	Digest string `json:"digest"`
-	Since  string `json:"since"` // the digest of the superseded text
+	Since  string `json:"since"` // digest of the superseded text
 }
 
-// Fetch returns the stored last-handled essence. If only a digest is stored, Fetch returns a document with [DigestDocumentKey] as its only
+// Fetch returns the stored last-handled essence. If only a digest is stored, it returns a document with [DigestDocumentKey] as its only
 // field. Earlier versions stored this document instead of the essence.
 func (b DigestBaseline) Fetch(obj client.Object) []byte {
 	stored := b.Baseline.Fetch(obj)
@@ -68,13 +69,13 @@ func (b DigestBaseline) Fetch(obj client.Object) []byte {
 // FetchIgnoringDigest returns the stored text that other operators read, even if a digest supersedes it.
 func (b DigestBaseline) FetchIgnoringDigest(obj client.Object) []byte { return b.Baseline.Fetch(obj) }
 
-// HasText reports whether the text of an essence is stored, even if a digest supersedes it.
+// HasText reports whether an essence's text is stored, even if a digest supersedes it.
 func (b DigestBaseline) HasText(obj client.Object) bool {
 	text := b.Baseline.Fetch(obj)
 	return text != nil && !isDigestDocument(text) && !bytes.Equal(text, emptyEssence)
 }
 
-// HasFullEssence reports whether the whole last-handled essence is stored, not only its digest.
+// HasFullEssence reports whether the whole last-handled essence is stored, not just its digest.
 func (b DigestBaseline) HasFullEssence(obj client.Object) bool {
 	text := b.Fetch(obj)
 	return text != nil && !isDigestDocument(text)
@@ -86,8 +87,8 @@ func (b DigestBaseline) Store(obj client.Object, text []byte) {
 	b.digests.Store(obj, nil)
 }
 
-// SupersedeByDigest stores a digest instead of an essence. For other operators, it stores the earlier text again if fits returns true for the object,
-// and otherwise an empty essence. Other operators detect an object with an empty essence as changed, not as new.
+// SupersedeByDigest stores a digest instead of an essence. For other operators, it keeps the earlier text if fits says that there is room
+// for it. Otherwise, it stores an empty essence, so that they consider the object changed instead of new.
 func (b DigestBaseline) SupersedeByDigest(obj client.Object, digest string, stored []byte, fits func(client.Object) bool) error {
 	if stored == nil || isDigestDocument(stored) {
 		stored = emptyEssence
@@ -111,7 +112,7 @@ func (b DigestBaseline) UsesOnlyAnnotations(obj client.Object) bool {
 	return progress.UsesOnlyAnnotations(b.Baseline, obj)
 }
 
-// ClearStored removes the stored values from the JSON form of an object.
+// ClearStored removes the stored values from an object's JSON form.
 func (b DigestBaseline) ClearStored(content map[string]any) {
 	progress.ClearStored(b.Baseline, content)
 	b.digests.Clear(content)
@@ -123,10 +124,10 @@ func (b DigestBaseline) Clear(essence map[string]any) {
 	b.digests.Clear(essence)
 }
 
-// NoBaseline is the digest of an absent baseline.
+// NoBaseline stands for the digest of a missing baseline.
 const NoBaseline = "none"
 
-// BaselineDigest returns the digest of the essence that [DigestBaseline.Fetch] has returned, or for which it has returned a digest only.
+// BaselineDigest returns the digest for a text from [DigestBaseline.Fetch], which may itself contain only a digest.
 func BaselineDigest(text []byte) string {
 	if text == nil {
 		return NoBaseline
@@ -142,7 +143,7 @@ func isDigestDocument(text []byte) bool {
 	return bytes.HasPrefix(text, []byte(`{"`+DigestDocumentKey+`"`))
 }
 
-// DigestOf returns the digest of an essence. It is empty if the essence cannot be encoded.
+// DigestOf returns an essence's digest. It is empty if the essence can't be encoded.
 func DigestOf(essence map[string]any) string {
 	text, err := Encode(essence)
 	if err != nil {

@@ -4,10 +4,10 @@
 //	text, err := essence.Encode(builder.Build(content)) // the last-handled configuration
 //	old, err := builder.Decode(text)
 //
-// [Builder.Build] computes the essence from the JSON form of an object, [Encode] encodes it for storage, and [Builder.Decode] decodes it. For
-// kinds with handlers for conditions, the essence has a separate field with the statuses of the conditions. [DigestBaseline] stores a digest if an essence
-// is too large.
+// [Builder.Build] computes the essence from an object's JSON form, [Encode] encodes it for storage, and [Builder.Decode] decodes it. If
+// handlers depend on conditions, the essence has a separate field for their statuses. [DigestBaseline] stores a digest if an essence is too
+// large.
 //
-// Objects must be decoded JSON: maps, slices, strings, booleans, int64, float64 and nil. An essence shares nested values with its object. Do not
-// modify the essence.
+// Objects must be decoded JSON: maps, slices, strings, booleans, int64, float64 and nil. An essence shares nested values with its object,
+// so don't modify it.
 package essence

@@ -5,13 +5,13 @@ import (
 	"reflect"
 )
 
-// Encoded is an essence with its encoded form. The zero value contains no essence.
+// Encoded is an essence with its encoded form. The zero value has no essence.
 type Encoded struct {
 	essence map[string]any
 	text    []byte
 }
 
-// Encoding encodes an essence. The result keeps the essence, which must not be changed afterwards.
+// Encoding encodes an essence. It keeps the essence, so the caller must not change it afterwards.
 func Encoding(essence map[string]any) (Encoded, error) {
 	text, err := Encode(essence)
 	if err != nil {
@@ -20,10 +20,10 @@ func Encoding(essence map[string]any) (Encoded, error) {
 	return Encoded{essence, text}, nil
 }
 
-// Decoded returns the Encoded for an essence that was decoded from a text. The essence must not be changed afterwards.
+// Decoded returns the Encoded for an essence that was decoded from text. The essence must not be changed afterwards.
 func Decoded(text []byte, essence map[string]any) Encoded { return Encoded{essence, text} }
 
-// TextIfSame returns the encoded form if essence is the same map as the essence of e. Otherwise, it returns nil.
+// TextIfSame returns the encoded form if essence is the very map that e holds, and nil otherwise.
 func (e Encoded) TextIfSame(essence map[string]any) []byte {
 	if e.essence == nil || reflect.ValueOf(e.essence).Pointer() != reflect.ValueOf(essence).Pointer() {
 		return nil
@@ -31,5 +31,5 @@ func (e Encoded) TextIfSame(essence map[string]any) []byte {
 	return e.text
 }
 
-// Is reports whether the encoded form is equal to a text.
+// Is reports whether the encoded form equals text.
 func (e Encoded) Is(text []byte) bool { return e.text != nil && bytes.Equal(e.text, text) }

@@ -20,20 +20,21 @@ import (
 type ReporterIdentity struct {
 	// Component is the reporting controller, Instance the process.
 	Component, Instance string
-	// Prefix is the prefix of the generated names of Events.
+	// Prefix is put in front of the generated names of Events.
 	Prefix string
 }
 
 const (
 	queueLength = 1000
 	postTimeout = 10 * time.Second
-	// drainTimeout limits the time for queued Events when the operator stops.
+	// drainTimeout limits how long queued Events are still posted when the operator stops.
 	drainTimeout = 2 * time.Second
-	// kopfAction is the action of all Events of kopf.
+	// kopfAction is the action in all of kopf's Events.
 	kopfAction = "Action?"
 )
 
-// CoreV1Recorder posts Events to the core v1 API, in the form that kopf uses. It posts them one by one in the background, from a queue of limited length.
+// CoreV1Recorder posts Events to the core v1 API, in kopf's form. It posts them one by one in the background, from a queue of limited
+// length.
 type CoreV1Recorder struct {
 	reporter ReporterIdentity
 	client   corev1client.EventsGetter
@@ -47,7 +48,7 @@ func NewCoreV1Recorder(client corev1client.EventsGetter, reporter ReporterIdenti
 	return &CoreV1Recorder{reporter: reporter, client: client, queue: make(chan *corev1.Event, queueLength)}
 }
 
-// Eventf queues an Event about an object, which must have its kind set. It does not block. If the queue is full, it drops and logs the Event.
+// Eventf queues an Event about an object, whose kind must be set. It doesn't block: if the queue is full, the Event is dropped and logged.
 func (c *CoreV1Recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note string, args ...any) {
 	obj, ok := regarding.(client.Object)
 	if !ok {
@@ -78,12 +79,12 @@ func (c *CoreV1Recorder) event(obj client.Object, eventType, reason, message str
 	}
 }
 
-// Run posts Events until the context ends. It then posts queued Events for at most two seconds. It logs failures.
+// Run posts Events until the context is cancelled, and then queued ones for at most two seconds. Failures are logged.
 func (c *CoreV1Recorder) Run(ctx context.Context) {
 	for {
 		select {
 		case event := <-c.queue:
-			c.post(context.WithoutCancel(ctx), event) // the end of ctx must not cancel a running request
+			c.post(context.WithoutCancel(ctx), event) // cancelling ctx must not abort a running request
 		case <-ctx.Done():
 			c.drain(context.WithoutCancel(ctx))
 			return

@@ -11,44 +11,45 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Each object has a token bucket, which permits a burst and one more Event in each interval. With the defaults, the bucket allows 32 Events in any
-// hour.
+// Each object has a token bucket, which permits a burst and then one more Event per interval. With the defaults, this is at most 32 Events
+// per hour.
 const (
-	// DefaultBurst is the default of [Limiter.Burst]. Normal Events get three fifths of it, which is a little more than the 25 of the recorder of client-go: operators
-	// that post an Event for each of many children need them.
+	// DefaultBurst is the default of [Limiter.Burst]. Normal Events get three fifths of it, which is a little more than the 25 of
+	// client-go's recorder. Operators that post an Event for each of many children need them.
 	DefaultBurst = 50
 	// DefaultInterval is the default of [Limiter.Interval].
 	DefaultInterval = 5 * time.Minute
-	// reserves is the number of times that a reserve fits into the burst.
+	// reserves is how many reserves fit into the burst.
 	reserves = 5
-	// seriesWindow is the time after an Event in which the recorder surely adds an equal Event to its series.
+	// seriesWindow is how long the recorder surely adds an equal Event to a series after the last one.
 	seriesWindow = 6 * time.Minute
-	// recorderMemory is the time after an Event in which the recorder may still add an equal Event to its series: it looks for ended series once in
-	// each window.
+	// recorderMemory is how long the recorder may still do so: it looks for ended series only once per window.
 	recorderMemory = 2 * seriesWindow
-	// minSeriesInterval is the shortest time between two Events that the recorder only counts. All objects share the queue of the recorder.
+	// minSeriesInterval is the shortest time between two Events that the recorder only counts. It is needed because all objects share the
+	// recorder's queue.
 	minSeriesInterval = time.Second
 )
 
 // sweepInterval is the shortest time between two sweeps.
 const sweepInterval = time.Minute
 
-// Priority decides which part of the budget of an object an Event may use.
+// Priority decides how much of an object's budget an Event may use.
 type Priority int
 
 // The priorities.
 const (
-	// Detail is for Normal Events of handlers, and for automatic Events about single attempts. They leave two reserves.
+	// Detail is for handlers' Normal Events, and for automatic Events about single attempts. They leave two reserves.
 	Detail Priority = iota
-	// Problem is for Warnings of handlers. They leave one reserve.
+	// Problem is for handlers' Warnings. They leave one reserve.
 	Problem
 	// Transition is for automatic Events about failures, recoveries, and problems of the engine. They may use the whole budget.
 	Transition
 )
 
-// Limiter limits the Events about each object separately. Its fields must not change after the first use. A Limiter is safe for concurrent use.
+// Limiter limits the Events about each object separately. It is safe for concurrent use, but its fields must not change after the first
+// use.
 type Limiter struct {
-	// Burst is the number of Events about an object that may be posted at once. A fifth of it is reserved for each of the higher priorities. Default:
+	// Burst is how many Events about an object may be posted at once. A fifth of it is reserved for each of the higher priorities. Default:
 	// DefaultBurst.
 	Burst int
 	// Interval is the time after which one more Event may be posted. Default: DefaultInterval.
@@ -61,51 +62,52 @@ type Limiter struct {
 	swept   time.Time
 }
 
-// SeriesKey contains the fields of an Event that are equal in all Events of a series.
+// SeriesKey holds the fields that are equal in all Events of a series.
 type SeriesKey struct {
 	Type, Reason, Action string
-	ResourceVersion      string    // the version of the object
-	Related              types.UID // the handled object if the Event is about another object
+	ResourceVersion      string    // the object's version
+	Related              types.UID // the handled object if the Event is about a different one
 }
 
-// A Permit is the permission to post an Event.
+// A Permit allows posting an Event.
 type Permit struct {
-	// Dropped is the number of Events about the object that were dropped since the last new Event. It is 0 for a repeated Event, whose note is not written.
+	// Dropped is how many Events about the object were dropped since the last new Event. It is 0 for a repeated Event, because its note
+	// isn't written.
 	Dropped int
-	// Variant is 1 for the first Event with its key, 2 for the first one with another note, and so on. It is always 1 for a recorder without series.
+	// Variant is 1 for the first Event with its key, 2 for the first one with a different note, and so on. If the recorder doesn't
+	// aggregate series, it is always 1.
 	Variant int
 }
 
 // budget is the token bucket of one object.
 type budget struct {
-	remaining  float64 // Events that may be posted, as of updatedAt
+	remaining  float64 // how many Events may be posted, as of updatedAt
 	updatedAt  time.Time
-	series     []series // the Events that the recorder remembers
+	series     []series // Events that the recorder remembers
 	lastPosted time.Time
-	dropped    int  // Events that were not posted since the last new Event
+	dropped    int  // Events dropped since the last new Event
 	reported   bool // whether a drop was reported
 }
 
 // A series is an Event that the recorder remembers.
 type series struct {
-	key, note  uint64 // hashes of the key and of the note
+	key, note  uint64 // hashes
 	variant    int
-	repeats    int // number of posts
+	repeats    int // how often it was posted
 	lastPosted time.Time
 }
 
-// seed is the seed of the hashes of keys and notes.
 var seed = maphash.MakeSeed()
 
-// Allow returns a permit if an Event about an object may be posted. Otherwise, first is true for the first dropped Event of the object since its budget
-// was full. The other dropped Events include repeated ones that come too fast to be counted.
+// Allow returns a permit if an Event about an object may be posted. If not, first says whether this is the first Event to be dropped since
+// the object's budget was full. A repeated Event that comes too soon to be counted is dropped as well, but first is false for it.
 func (l *Limiter) Allow(uid types.UID, event SeriesKey, note string, priority Priority) (permit Permit, ok, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	b := l.budget(uid, now)
 	s := b.find(event, note, now)
-	// The recorder writes the first two Events of a series, and counts the others.
+	// The recorder writes the first two Events of a series, and only counts the others.
 	isCounted := l.AggregatesSeries && s.repeats >= 2 && now.Sub(s.lastPosted) < seriesWindow
 	if isCounted {
 		ok = now.Sub(b.lastPosted) >= minSeriesInterval
@@ -138,15 +140,15 @@ func (l *Limiter) Forget(uid types.UID) {
 	delete(l.objects, uid)
 }
 
-// Len returns the number of objects with a budget.
+// Len returns how many objects have a budget.
 func (l *Limiter) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.objects)
 }
 
-// find returns the series of an Event. For an Event that the recorder does not remember, it returns a new series, with the next variant of the key. It forgets
-// the series that the recorder does not remember any more.
+// find returns an Event's series. If the recorder doesn't remember the Event, find returns a new series with the key's next variant. It
+// forgets the series that the recorder has forgotten.
 func (b *budget) find(event SeriesKey, note string, now time.Time) series {
 	b.series = slices.DeleteFunc(b.series, func(s series) bool { return now.Sub(s.lastPosted) >= recorderMemory })
 	found := series{key: maphash.Comparable(seed, event), note: maphash.String(seed, note), variant: 1}
@@ -189,7 +191,7 @@ func (l *Limiter) available(b *budget, now time.Time) float64 {
 	return min(float64(l.burst()), b.remaining+float64(now.Sub(b.updatedAt))/float64(l.interval()))
 }
 
-// budget returns the budget of an object, and creates it on first use.
+// budget returns an object's budget, which it creates on first use.
 func (l *Limiter) budget(uid types.UID, now time.Time) *budget {
 	l.sweep(now)
 	if b, known := l.objects[uid]; known {
@@ -203,8 +205,8 @@ func (l *Limiter) budget(uid types.UID, now time.Time) *budget {
 	return b
 }
 
-// Sweep removes the full budgets of objects whose Events the recorder does not remember. Call it regularly, because an object may exist for a long time
-// without another Event. More than one call per minute has no effect.
+// Sweep removes full budgets of objects whose Events the recorder no longer remembers. Call it regularly, because an object may exist for a
+// long time without a new Event. More than one call per minute has no effect.
 func (l *Limiter) Sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -33,11 +33,11 @@ const (
 
 // Poster posts Events about the objects of one kind. It is safe for concurrent use.
 type Poster struct {
-	// Name is the name of the controller, a label of the metrics.
+	// Name is the controller's name, a label of the metrics.
 	Name   string
 	GVK    schema.GroupVersionKind
 	Client client.Client
-	// Recorder posts the Events. If it is nil, the poster posts no Events.
+	// Recorder posts the Events. Without it, nothing is posted.
 	Recorder events.EventRecorder
 	Level    Level
 	Limiter  Limiter
@@ -45,14 +45,15 @@ type Poster struct {
 	LoggerFor func(client.Object) logr.Logger
 }
 
-// PostOutcome posts the Event about the outcome of a cause handler. An attempt that will be repeated causes an Event only with the level [Steps]. before is
-// the record before the attempt.
+// PostOutcome posts the Event about a cause handler's outcome. If the attempt will be retried, there is only an Event with the level
+// [Steps]. before is the record before the attempt.
 func (p *Poster) PostOutcome(obj client.Object, id string, before progress.Record, outcome progress.Outcome) {
 	p.postOutcome(obj, id, before, outcome, outcome.Final && !outcome.Success, before.Message != "" && outcome.Err == nil)
 }
 
-// PostTransition posts the Event about the outcome of a reconcile handler, a daemon or a timer. These handlers are called repeatedly. The level
-// [Transitions] therefore posts only the first permanent failure, and the first success after it. PostTransition returns whether the handler has failed.
+// PostTransition posts the Event about the outcome of a reconcile handler, daemon or timer. Since these are called over and over again, the
+// level [Transitions] posts only the first permanent failure, and the first success after it. PostTransition returns whether the handler
+// has failed.
 func (p *Poster) PostTransition(obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool) {
 	switch {
 	case outcome.Interrupted, !outcome.Final, outcome.Success && outcome.Err != nil: // there is no result yet
@@ -60,7 +61,7 @@ func (p *Poster) PostTransition(obj client.Object, id string, failed bool, befor
 	default:
 		fails = !outcome.Success
 	}
-	if obj != nil { // it is nil for a deleted object
+	if obj != nil { // nil for a deleted object
 		p.postOutcome(obj, id, before, outcome, fails && !failed, failed && !fails)
 	}
 	return fails
@@ -94,7 +95,7 @@ func (p *Poster) postOutcome(obj client.Object, id string, before progress.Recor
 	}
 }
 
-// NotifierFor returns the function with which handlers of an object post Events about the object, or about another object.
+// NotifierFor returns the function that an object's handlers use to post Events about this or a different object.
 func (p *Poster) NotifierFor(obj client.Object) func(about client.Object, eventType, reason, action, note string, args ...any) {
 	return func(about client.Object, eventType, reason, action, note string, args ...any) {
 		gvk, related, err := p.GVK, (*metav1.PartialObjectMetadata)(nil), checkEvent(eventType, reason, action)
@@ -117,7 +118,7 @@ func (p *Poster) NotifierFor(obj client.Object) func(about client.Object, eventT
 	}
 }
 
-// referenceTo returns the reference to an object for an Event.
+// referenceTo returns a reference to an object for an Event.
 func referenceTo(obj client.Object, gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	reference := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
@@ -139,14 +140,14 @@ func checkEvent(eventType, reason, action string) error {
 	return nil
 }
 
-// Warn posts a Warning about the work of the engine, unless automatic Events are disabled.
+// Warn posts a Warning about the engine's work, unless automatic Events are disabled.
 func (p *Poster) Warn(obj client.Object, reason, note string) {
 	if p.Level != Off {
 		p.Post(obj, Transition, corev1.EventTypeWarning, reason, "Handle", note)
 	}
 }
 
-// WarnAbout is like Warn for an object that may be of another kind. obj must have its kind.
+// WarnAbout is like Warn for an object that may be of a different kind. obj must have its kind set.
 func (p *Poster) WarnAbout(obj *metav1.PartialObjectMetadata, reason, note string) {
 	if p.Level != Off {
 		p.postAbout(obj, obj, nil, Transition, corev1.EventTypeWarning, reason, "Handle", note)
@@ -158,8 +159,8 @@ func (p *Poster) Post(obj client.Object, priority Priority, eventType, reason, a
 	p.postAbout(obj, referenceTo(obj, p.GVK), nil, priority, eventType, reason, action, note)
 }
 
-// postAbout posts an Event, unless there are too many about an object. It posts no Events about Events, because each Event would cause another Event.
-// related is the handled object if the Event is about another object.
+// postAbout posts an Event, unless there are too many about the object. It never posts Events about Events, because each of them would
+// cause the next. related is the handled object if the Event is about a different one.
 func (p *Poster) postAbout(obj client.Object, regarding, related *metav1.PartialObjectMetadata, priority Priority, eventType, reason, action, note string) {
 	gvk := regarding.GroupVersionKind()
 	if p.Recorder == nil || gvk.Kind == "Event" && (gvk.Group == corev1.GroupName || gvk.Group == eventsv1.GroupName) {

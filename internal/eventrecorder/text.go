@@ -6,14 +6,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 )
 
-// The maximum lengths of the texts of an Event in bytes.
+// The maximum lengths of an Event's texts in bytes.
 const (
 	maxNoteBytes   = 1024
 	maxReasonBytes = 128
 )
 
-// NoteWithDropped returns the note of an Event, truncated to the maximum length. If dropped is positive, the note ends with the number of dropped
-// Events.
+// NoteWithDropped shortens an Event's note to the maximum length. If Events were dropped, the note ends with their number.
 func NoteWithDropped(text string, dropped int) string {
 	if dropped == 0 {
 		return errtext.Shorten(text, maxNoteBytes)
@@ -22,11 +21,11 @@ func NoteWithDropped(text string, dropped int) string {
 	return errtext.Shorten(text, maxNoteBytes-len(suffix)) + suffix
 }
 
-// TruncateReason truncates the reason or the action of an Event to the maximum length.
+// TruncateReason shortens an Event's reason or action to the maximum length.
 func TruncateReason(text string) string { return errtext.Shorten(text, maxReasonBytes) }
 
-// variantOf returns the action of a variant of an Event. The recorder merges Events that differ only in their notes into one Event with the first note, so
-// the actions of the later variants end with a number.
+// variantOf returns the action for a variant of an Event. The recorder would merge Events that differ only in their notes, and keep the
+// first note. The actions of later variants therefore end with a number.
 func variantOf(action string, variant int) string {
 	if variant == 1 {
 		return action

@@ -1,5 +1,5 @@
-// Package eventwatch watches Kubernetes Events and finds the owners of the objects in these Events.
+// Package eventwatch watches Kubernetes Events and finds the owners of the objects that they are about.
 //
-// A [Watcher] delivers the Events about one kind in one namespace. It does not cache delivered Events. It keeps only their counts and times, to limit
-// the calls for Events that occur repeatedly. [Owners] follows owner references and reads only metadata.
+// A [Watcher] delivers the Events about one kind in one namespace. It doesn't cache them. It only keeps their counts and times, to limit
+// how often handlers are called for repeated Events. [Owners] follows owner references and reads only metadata.
 package eventwatch

@@ -15,19 +15,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxOwners limits the objects that are read for one Event, and the owners that are found, because users may write any number of owner references.
+// maxOwners limits how many objects are read, and how many owners are found, for one Event. Users may write any number of owner references.
 const maxOwners = 200
 
 const (
-	maxCached        = 10_000           // maximum number of dependents whose owners are cached
-	cachedFor        = 10 * time.Minute // time for which found owners are cached
-	noOwnerCachedFor = time.Minute      // time for which the absence of owners is cached; the object may be adopted
+	maxCached        = 10_000           // dependents whose owners are cached
+	cachedFor        = 10 * time.Minute // how long found owners are cached
+	noOwnerCachedFor = time.Minute      // how long it is cached that there is no owner; the object may be adopted
 )
 
-// An Owner is an object that owns the object of an Event, or the object of the Event itself.
+// An Owner is the object that an Event is about, or an object that owns it.
 type Owner struct {
 	Key types.NamespacedName
-	UID types.UID // empty if the Event does not have it
+	UID types.UID // empty if it isn't known from the Event
 }
 
 // is reports whether two owners are the same object. A missing uid matches every uid.
@@ -35,23 +35,23 @@ func (o Owner) is(other Owner) bool {
 	return o.Key == other.Key && (o.UID == other.UID || o.UID == "" || other.UID == "")
 }
 
-// Owners finds the objects of a kind that own other objects.
+// Owners finds objects of a kind that own other objects.
 type Owners struct {
 	reader     client.Reader
 	kind       schema.GroupKind
 	namespaced bool
-	through    []schema.GroupVersionKind // the kinds of dependents, and the kinds between dependents and owners
-	found      *cache.LRUExpireCache     // lists of owners, by the uid of the dependent
+	through    []schema.GroupVersionKind // the kinds of dependents, and those between dependents and owners
+	found      *cache.LRUExpireCache     // lists of owners by the dependent's uid
 }
 
-// NewOwners returns Owners that find objects of one kind. through contains the kinds of dependents, and the kinds between dependents and owners. reader must be
-// able to read their metadata.
+// NewOwners returns Owners that find objects of one kind. through lists the kinds of dependents, and those between dependents and owners.
+// reader must be able to read their metadata.
 func NewOwners(reader client.Reader, kind schema.GroupKind, namespaced bool, through []schema.GroupVersionKind) *Owners {
 	return &Owners{reader: reader, kind: kind, namespaced: namespaced, through: through, found: cache.NewLRUExpireCache(maxCached)}
 }
 
-// Of returns the objects that own the object of a reference, or the object itself if it has the kind. It returns no objects if an object in the chain of
-// owner references does not exist.
+// Of returns the objects that own the referenced object, or the object itself if it is of the kind. If an object in the chain of owner
+// references doesn't exist, that chain leads to no owner.
 func (o *Owners) Of(ctx context.Context, log logr.Logger, about corev1.ObjectReference) ([]Owner, error) {
 	kind := about.GroupVersionKind().GroupKind()
 	if about.UID == types.UID(about.Name) {
@@ -81,13 +81,13 @@ func (o *Owners) owner(namespace, name string, uid types.UID) Owner {
 	return Owner{types.NamespacedName{Namespace: namespace, Name: name}, uid}
 }
 
-// ofDependent reads the metadata of a dependent and follows its owner references.
+// ofDependent reads a dependent's metadata and follows its owner references.
 func (o *Owners) ofDependent(
 	ctx context.Context, log logr.Logger, kind schema.GroupKind, key types.NamespacedName, uid types.UID, seen map[types.UID]bool,
 ) (found []Owner, err error) {
 	i := slices.IndexFunc(o.through, func(gvk schema.GroupVersionKind) bool { return gvk.GroupKind() == kind })
 	if i < 0 || seen[uid] || len(seen) >= maxOwners {
-		return nil, nil // the declaration does not contain the kind, or the object was read already
+		return nil, nil // the kind isn't declared, the object was already read, or there are too many
 	}
 	seen[uid] = true
 	obj := &metav1.PartialObjectMetadata{}
@@ -110,7 +110,7 @@ func (o *Owners) ofDependent(
 			found = append(found, o.owner(obj.Namespace, ref.Name, ref.UID))
 			continue
 		}
-		// ofDependent skips objects that it has already read, so a cycle of references ends.
+		// This ends even if the references form a cycle, because objects that were already read are skipped.
 		more, err := o.ofDependent(ctx, log, owner, types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name}, ref.UID, seen)
 		if err != nil {
 			return nil, err

@@ -10,8 +10,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/clusterevents"
 )
 
-// fieldSelector returns the part of a selector that the API server evaluates, for the Events about one kind. reporters are the reporting controllers of own
-// Events.
+// fieldSelector returns the part of a selector that the API server evaluates, for the Events about one kind. reporters are the reporting
+// controllers of our own Events.
 func fieldSelector(s clusterevents.Selector, kind string, reporters ...string) fields.Selector {
 	selectors := []fields.Selector{fields.OneTermEqualSelector("involvedObject.kind", kind)}
 	if s.WarningsOnly {
@@ -28,7 +28,7 @@ func fieldSelector(s clusterevents.Selector, kind string, reporters ...string) f
 	return fields.AndSelectors(selectors...)
 }
 
-// matches reports whether a selector selects an Event by its type, reason and reporting controller.
+// matches reports whether a selector selects an Event because of its type, reason and reporting controller.
 func matches(s clusterevents.Selector, event *corev1.Event, reporters ...string) bool {
 	switch {
 	case s.WarningsOnly && event.Type != corev1.EventTypeWarning:
@@ -40,7 +40,7 @@ func matches(s clusterevents.Selector, event *corev1.Event, reporters ...string)
 	}
 }
 
-// LastSeen returns the time at which an Event has occurred last: the newest of its times, or the time of its creation if it has none.
+// LastSeen returns when an Event last occurred: the newest of its times, or its creation time if it has no others.
 func LastSeen(event *corev1.Event) (last time.Time) {
 	times := []time.Time{event.FirstTimestamp.Time, event.LastTimestamp.Time, event.EventTime.Time}
 	if event.Series != nil {
@@ -65,7 +65,7 @@ func Count(event *corev1.Event) int32 {
 	return max(event.Count, 1)
 }
 
-// OccurredAgain reports whether an Event has occurred again after an earlier state of it.
+// OccurredAgain reports whether an Event has occurred again since an earlier state.
 func OccurredAgain(event, earlier *corev1.Event) bool {
 	return Count(event) > Count(earlier) || LastSeen(event).After(LastSeen(earlier))
 }

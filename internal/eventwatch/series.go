@@ -22,7 +22,7 @@ const (
 	maxRetries = 8 // the retries take about 23 seconds
 )
 
-// A series delivers each Event when it occurs, and again if it occurs again, at most once per interval.
+// A series delivers each Event when it occurs. If the Event occurs again, it is delivered again, but at most once per interval.
 type series struct {
 	interval time.Duration
 	deliver  func(ctx context.Context, d Delivery) ([]Owner, error)
@@ -35,8 +35,8 @@ type series struct {
 	events map[types.UID]*occurrences
 }
 
-// An OrderedError makes a [Watcher] repeat the delivery of an Event before it delivers later ones. After an Event that fails repeatedly, later Events do not
-// wait again until an Event that has failed with an OrderedError no longer does.
+// An OrderedError makes a [Watcher] retry an Event before it delivers later ones. Once an Event has failed too often, later ones stop
+// waiting. They wait again after an Event that has failed with an OrderedError no longer does.
 type OrderedError struct{ Err error }
 
 func (e *OrderedError) Error() string { return e.Err.Error() }
@@ -44,25 +44,25 @@ func (e *OrderedError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *OrderedError) Unwrap() error { return e.Err }
 
-// An UnobservedError is returned if the operator has not observed some owners of the object of an Event.
+// An UnobservedError means that the operator hasn't observed some owners of the object that an Event is about.
 type UnobservedError struct{ Owners []Owner }
 
 func (*UnobservedError) Error() string {
 	return "the operator has not observed the object that the Event is about, or that owns it"
 }
 
-// occurrences contains the delivered and the undelivered state of one Event.
+// occurrences is what the series knows of one Event.
 type occurrences struct {
 	latest      *corev1.Event // the undelivered state; nil if there is none
-	earlier     bool          // whether latest is from the time before the start
-	next        *corev1.Event // a later state than latest, if no state was delivered yet: it must not precede Events that wait after latest
+	earlier     bool          // whether latest is from before the start
+	next        *corev1.Event // a state after latest if none was delivered yet; Events that wait after latest must come first
 	nextEarlier bool
-	count       int32     // the count of the newest received state
-	seen        time.Time // the last occurrence in the newest received state
+	count       int32     // count in the newest state received
+	seen        time.Time // last occurrence in the newest state received
 	deliveredAt time.Time
-	owners      []Owner // the owners that the last delivery has found
-	unobserved  []Owner // the owners that have not received latest, after an UnobservedError
-	ordered     bool    // whether the last delivery has failed with an OrderedError
+	owners      []Owner // owners that the last delivery found
+	unobserved  []Owner // owners that haven't received latest, after an UnobservedError
+	ordered     bool    // whether the last delivery failed with an OrderedError
 }
 
 func newSeries(interval time.Duration, deliver func(context.Context, Delivery) ([]Owner, error), log logr.Logger) *series {
@@ -73,8 +73,8 @@ func newSeries(interval time.Duration, deliver func(context.Context, Delivery) (
 	}
 }
 
-// add records a state of an Event. It ignores a state in which the Event has not occurred again since the newest received state: the delivery of the
-// same state would begin another interval.
+// add records a state of an Event. It ignores the state if the Event hasn't occurred again, because delivering the same state twice would
+// start a new interval.
 func (s *series) add(event *corev1.Event, earlier bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *series) add(event *corev1.Event, earlier bool) {
 	s.queue.Add(event.UID)
 }
 
-// forget removes a deleted Event, unless the Event is waiting for its delivery.
+// forget removes a deleted Event, unless it is still to be delivered.
 func (s *series) forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *series) forget(uid types.UID) {
 	}
 }
 
-// forgetBefore removes Events that have not occurred since a time, and that were perhaps deleted unnoticed.
+// forgetBefore removes Events that haven't occurred since a time. They may have been deleted without our noticing.
 func (s *series) forgetBefore(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,8 @@ func (s *series) run(ctx context.Context) {
 	}
 }
 
-// deliverLatest delivers the latest state of an Event. If later Events must wait for this Event, deliverLatest returns the time until it must be called again.
+// deliverLatest delivers the latest state of an Event. If later Events must wait for it, deliverLatest returns how long to wait before the
+// next call.
 func (s *series) deliverLatest(ctx context.Context, uid types.UID) (pause time.Duration) {
 	d := s.due(uid)
 	event := d.Event
@@ -170,8 +171,8 @@ func (s *series) deliverLatest(ctx context.Context, uid types.UID) (pause time.D
 	return 0
 }
 
-// recordAttempt records the owners that a delivery has found, and how it has failed. Without owners, it keeps the known ones. It returns whether a fault
-// has ended: only the previous delivery has failed with an OrderedError.
+// recordAttempt records which owners a delivery found, and how it failed. If it found none, the known ones are kept. It returns true if the
+// previous delivery failed with an OrderedError and this one didn't.
 func (s *series) recordAttempt(uid types.UID, event *corev1.Event, owners []Owner, err error) (recovered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +188,7 @@ func (s *series) recordAttempt(uid types.UID, event *corev1.Event, owners []Owne
 	return wasOrdered && !known.ordered
 }
 
-// waiting returns the newest states of the undelivered Events with an owner.
+// waiting returns the newest states of an owner's undelivered Events.
 func (s *series) waiting(owner Owner) (waiting []*corev1.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +200,7 @@ func (s *series) waiting(owner Owner) (waiting []*corev1.Event) {
 	return waiting
 }
 
-// due returns the state that must be delivered. Without one, or if it must wait for the end of the interval, the delivery has no Event.
+// due returns the state to deliver now. If there is none, or if it must wait until the interval is over, the delivery has no Event.
 func (s *series) due(uid types.UID) Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()

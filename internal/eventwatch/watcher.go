@@ -23,8 +23,8 @@ const (
 	pageSize   = 500
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
-	// overlap is the time before the end of the last response from which Events are listed again. It covers differences of clocks, and the time until a
-	// broken connection is detected.
+	// overlap is how far back Events are listed again, counted from the end of the last response. It makes up for clock differences, and
+	// for the time until a broken connection is noticed.
 	overlap = time.Minute
 )
 
@@ -32,12 +32,13 @@ const (
 type Options struct {
 	Client    corev1client.EventsGetter
 	Namespace string // empty for all namespaces
-	Kind      string // the kind of the objects that the Events are about
-	Group     string // the API group of the kind
+	Kind      string // kind of the objects that the Events are about
+	Group     string // the kind's API group
 	Selector  clusterevents.Selector
-	Reporters []string // the reporting controllers of own Events
-	// Deliver handles an Event, and returns the owners that it has found. After an error, the Watcher calls Deliver again, up to 8 times. It delivers other
-	// Events in between, except after an OrderedError. After an UnobservedError, it delivers the Event only to the unobserved owners.
+	Reporters []string // reporting controllers of our own Events
+	// Deliver handles an Event and returns the owners that it found. After an error, the Watcher calls it again, up to 8 times, and
+	// delivers other Events in between. An OrderedError makes the other Events wait. After an UnobservedError, the Event is only delivered
+	// to the unobserved owners.
 	Deliver func(ctx context.Context, d Delivery) ([]Owner, error)
 	Log     logr.Logger
 }
@@ -45,11 +46,11 @@ type Options struct {
 // A Delivery is a state of an Event that a [Watcher] delivers.
 type Delivery struct {
 	Event   *corev1.Event
-	Earlier bool // whether Event is from the time before the start
-	// Unobserved are the owners of the last UnobservedError for this state. All other owners have received it. It is nil in the first attempt.
+	Earlier bool // whether Event is from before the start
+	// Unobserved are the owners from the last UnobservedError for this state; all others have received it. It is nil in the first attempt.
 	Unobserved []Owner
-	// Waiting returns the newest states of the Events that the Watcher has received, but not delivered yet. It returns only Events with a known owner. It is
-	// safe for concurrent use.
+	// Waiting returns the newest states of an owner's Events that the Watcher has received, but not delivered yet. Events whose owner isn't
+	// known yet are missing. It is safe for concurrent use.
 	Waiting func(owner Owner) []*corev1.Event
 }
 
@@ -68,8 +69,8 @@ type Watcher struct {
 // Status is the state of a [Watcher].
 type Status struct {
 	Listed bool      // whether the first list has succeeded
-	Err    error     // the error of the last list or watch; nil if it has succeeded
-	Since  time.Time // the first of the consecutive requests that have failed for the same reason as Err
+	Err    error     // the last list's or watch's error; nil if it has succeeded
+	Since  time.Time // when requests started to fail for the same reason as Err
 }
 
 // New returns a watcher, which does nothing until [Watcher.Run].
@@ -88,7 +89,7 @@ func (w *Watcher) markListed() {
 	w.status.Listed = true
 }
 
-// errExpired is returned when the API server no longer has the version from which the watch continues.
+// errExpired means that the API server no longer has the version from which the watch should continue.
 var errExpired = errors.New("the version of the watch has expired")
 
 // Run delivers Events until the context is cancelled.
@@ -114,8 +115,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// list delivers the Events that exist and are young enough, the oldest first, and returns the version from which a watch continues. If Events from the
-// time before the start are ignored, the first call requests only one Event, for the version, and delivers none.
+// list delivers the existing Events that are young enough, oldest first, and returns the version from which a watch continues. If Events
+// from before the start are ignored, the first call requests just one Event, for the version, and doesn't deliver it.
 func (w *Watcher) list(ctx context.Context) (version string, err error) {
 	options := metav1.ListOptions{FieldSelector: fieldSelector(w.Selector, w.Kind, w.Reporters...).String(), Limit: pageSize}
 	listed := w.Status().Listed
@@ -135,7 +136,7 @@ func (w *Watcher) list(ctx context.Context) (version string, err error) {
 			return "", err
 		}
 		if version == "" {
-			version = page.ResourceVersion // pages have the same version
+			version = page.ResourceVersion // all pages have the same version
 		}
 		if options.Limit == 1 {
 			break
@@ -161,7 +162,7 @@ func (w *Watcher) list(ctx context.Context) (version string, err error) {
 	return version, nil
 }
 
-// watch delivers Events until the context ends, or until it cannot continue at its version.
+// watch delivers Events until the context is cancelled, or until it can't continue from its version.
 func (w *Watcher) watch(ctx context.Context, version string) error {
 	pause := firstPause
 	for ctx.Err() == nil {
@@ -183,7 +184,7 @@ func (w *Watcher) watch(ctx context.Context, version string) error {
 	return nil
 }
 
-// watchOnce delivers the Events of one request, and returns the version at which the next request continues.
+// watchOnce delivers the Events of one request, and returns the version from which the next request continues.
 func (w *Watcher) watchOnce(ctx context.Context, version string) (string, error) {
 	events, err := w.Client.Events(w.Namespace).Watch(ctx, metav1.ListOptions{
 		FieldSelector: fieldSelector(w.Selector, w.Kind, w.Reporters...).String(), ResourceVersion: version, AllowWatchBookmarks: true,
@@ -227,7 +228,7 @@ func (w *Watcher) receive(event *corev1.Event, earlier bool) {
 	}
 }
 
-// report records the result of a request, and logs the first of several requests that fail for the same reason.
+// report records the result of a request. If several requests fail for the same reason, only the first is logged.
 func (w *Watcher) report(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -244,7 +245,7 @@ func (w *Watcher) report(ctx context.Context, err error) {
 	w.status.Err = err
 }
 
-// sleep waits for a delay or for the end of the context.
+// sleep waits for the pause, or until the context is cancelled.
 func sleep(ctx context.Context, pause time.Duration) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

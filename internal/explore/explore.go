@@ -11,32 +11,33 @@ import (
 
 // Options configure [Explore].
 type Options struct {
-	// Pairs adds plans of two faults.
+	// Pairs adds plans with two faults.
 	Pairs bool
 	// Sample is the maximum number of plans, evenly spread over all plans; 0 means all.
 	Sample int
-	// Skip reports whether a plan is skipped. If Skip is nil, no plan is skipped.
+	// Skip reports whether to skip a plan. By default, none is skipped.
 	Skip func(Plan) bool
 	// First stops the exploration at the first violation.
 	First bool
-	// Only is the only plan to run. Explore runs it up to five times, until the first violation. If Only is nil, Explore runs the plans of [Plans].
+	// Only is the only plan to run, up to five times, until there is a violation. By default, Explore runs the plans of [Plans].
 	Only Plan
 }
 
 // A Report is the result of [Explore].
 type Report struct {
-	// Made is the number of plans before pruning, and Pruned is the number of plans without effect. Ran is the number of runs after the reference run. Idle
-	// is the number of these runs in which not all faults of the plan occurred.
+	// Made is the number of plans before pruning, and Pruned is how many of them can't have an effect. Ran counts the runs after the
+	// reference run. Idle counts those in which not all faults of the plan occurred.
 	Made, Pruned, Ran, Idle int
 	Violations              []Violation
-	// Phases counts the faults of the run plans by kind and by write or watch event, such as "crash-after: patch widgets status [progress status]".
+	// Phases counts the faults of the plans that were run, by kind and by write or watch event, such as "crash-after: patch widgets status
+	// [progress status]".
 	Phases map[string]int
 	// Reference is the run without faults.
 	Reference *Run
 }
 
-// A Violation is a broken rule in the run of a plan. Kind identifies the rule, and Text describes the violation for users. Violations of the same kind
-// can occur under many plans, with different values.
+// A Violation is a broken rule in the run of a plan. Kind identifies the rule, and Text describes the violation to users. Violations of one
+// kind can occur under many plans, with different values.
 type Violation struct {
 	Plan       Plan
 	Kind, Text string
@@ -44,7 +45,7 @@ type Violation struct {
 	Run *Run
 }
 
-// ViolationsByKind returns the violations by kind. The kinds are in the order of their first violations.
+// ViolationsByKind returns the violations by kind, in the order in which the kinds first occurred.
 func (r *Report) ViolationsByKind() iter.Seq2[string, []Violation] {
 	return func(yield func(string, []Violation) bool) {
 		var kinds []string
@@ -63,10 +64,11 @@ func (r *Report) ViolationsByKind() iter.Seq2[string, []Violation] {
 	}
 }
 
-// repetitions is the maximum number of runs of Options.Only. The order of goroutines differs from run to run, so one run can miss a violation.
+// repetitions limits the runs of Options.Only. One run can miss a violation, because the order of goroutines differs from run to run.
 const repetitions = 5
 
-// Explore runs the scenario without faults, and then once for each plan. If the run without faults already has violations, Explore returns only these.
+// Explore runs the scenario without faults, and then once for each plan. If the run without faults already has violations, Explore returns
+// only these.
 func Explore(t *testing.T, run Runner, options Options) *Report {
 	t.Helper()
 	ref := run(t, nil)
@@ -103,7 +105,6 @@ func Explore(t *testing.T, run Runner, options Options) *Report {
 	return out
 }
 
-// sample returns up to limit plans, evenly spread.
 func sample(plans []Plan, limit int) (chosen []Plan) {
 	if limit == 0 || len(plans) <= limit {
 		return plans
@@ -145,8 +146,8 @@ func (r *Run) violations(plan Plan, again *Run) []Violation {
 	return out
 }
 
-// repeatedCalls describes each call whose outcome was written before the call more often than before any call with the same name in the reference run.
-// If there is no such call, it returns an empty string.
+// repeatedCalls describes calls that were repeated too often after their outcome had been written: more often than any call with the same
+// name in the reference run. If there are no such calls, it returns an empty string.
 func (r *Run) repeatedCalls(again *Run) string {
 	expected := map[string]int{}
 	for _, c := range r.Calls {
@@ -164,8 +165,8 @@ func (r *Run) repeatedCalls(again *Run) string {
 	return "called although the outcome was written: " + strings.Join(names, ", ")
 }
 
-// Differs returns the first difference between the quiet states of two runs, and its kind. The text also names the calls that only the other run has,
-// because one of their handlers may have caused the difference. Both results are empty if there is no difference.
+// Differs returns the first difference between the quiet states of two runs, and its kind. The text also names the calls that only the
+// other run has, because one of these handlers may have caused the difference. Both results are empty if there is no difference.
 func (r *Run) Differs(other *Run) (kind, text string) {
 	kind, text = compareQuietStates(r.QuietStates, other.QuietStates)
 	if text == "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// WrittenFieldGroups returns the sorted names of the field groups in the body of a write, such as "spec", "baseline" or "status.conditions". The body is a
-// decoded object, merge patch, or JSON patch.
+// WrittenFieldGroups returns the sorted names of the field groups in a write's body, such as "spec", "baseline" or "status.conditions". The
+// body is a decoded object, merge patch, or JSON patch.
 func WrittenFieldGroups(body any) []string {
 	groups := map[string]bool{}
 	switch body := body.(type) {
@@ -49,7 +49,7 @@ func collect(groups map[string]bool, path []string, content map[string]any) {
 	}
 }
 
-// groupOf returns the group of a path. It returns an empty string for fields that identify the object.
+// groupOf returns a path's group. It is empty for fields that identify the object.
 func groupOf(path []string) string {
 	switch path[0] {
 	case "apiVersion", "kind":

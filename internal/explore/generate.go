@@ -13,18 +13,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// A Generator makes random values from a schema. It follows types, required fields, enums and bounds, and for strings the format, the pattern or the
-// length. Values can still be invalid, so the caller must validate them. The same seed makes the same values.
+// A Generator makes random values from a schema. It follows types, required fields, enums and bounds, and for strings the format, the
+// pattern or the length. Values can still be invalid, so the caller must validate them. The same seed makes the same values.
 type Generator struct {
 	rand *rand.Rand
 }
 
 // NewGenerator returns a generator for a seed.
 func NewGenerator(seed uint64) *Generator {
-	return &Generator{rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // values are the same in each run
+	return &Generator{rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // each run should generate the same values
 }
 
-// maxDepth is the maximum depth of optional values.
+// maxDepth is how deep optional values may be nested.
 const maxDepth = 6
 
 // RandomFields returns random top-level fields of an object, without apiVersion, kind, metadata and status.
@@ -40,8 +40,8 @@ func (g *Generator) RandomFields(schema *apiextensionsv1.JSONSchemaProps) map[st
 	return out
 }
 
-// Vary returns a changed copy of the fields. In each top-level object, Vary replaces or removes one field. It replaces each other top-level field. One time
-// in three, it returns entirely new fields.
+// Vary returns a changed copy of the fields. It replaces or removes one field in each top-level object, and replaces all other top-level
+// fields. One time in three, it returns entirely new fields.
 func (g *Generator) Vary(schema *apiextensionsv1.JSONSchemaProps, fields map[string]any) map[string]any {
 	newFields := g.RandomFields(schema)
 	if g.rand.IntN(3) == 0 {
@@ -105,7 +105,7 @@ func (g *Generator) value(schema *apiextensionsv1.JSONSchemaProps, depth int) an
 	}
 }
 
-// wholeNumberToInt64 converts whole numbers to int64, like the decoder of objects.
+// wholeNumberToInt64 converts whole numbers to int64, as the decoder of objects does.
 func wholeNumberToInt64(value any) any {
 	if f, ok := value.(float64); ok && f == math.Trunc(f) {
 		return int64(f)
@@ -131,7 +131,7 @@ func (g *Generator) object(schema *apiextensionsv1.JSONSchemaProps, depth int) m
 	return out
 }
 
-// count returns a small random number of items or map entries within bounds.
+// count returns a small random number of items or map entries within the bounds.
 func (g *Generator) count(least, most *int64) int {
 	low, high := int64(0), int64(3)
 	if least != nil {
@@ -163,7 +163,7 @@ func (g *Generator) array(schema *apiextensionsv1.JSONSchemaProps, depth int) []
 	return out
 }
 
-// identity returns the key of an item in a list of type set or map.
+// identity returns an item's key in a list of type set or map.
 func identity(item any, keys []string) string {
 	if fields, ok := item.(map[string]any); ok && len(keys) > 0 {
 		only := map[string]any{}
@@ -172,11 +172,11 @@ func identity(item any, keys []string) string {
 		}
 		item = only
 	}
-	text, _ := json.Marshal(item) // Marshal cannot fail, because item consists of JSON values
+	text, _ := json.Marshal(item) // can't fail, because item consists of JSON values
 	return string(text)
 }
 
-// bounds returns the bounds of a number. Without a maximum in the schema, the upper bound is small, because handlers may create that number of
+// bounds returns a number's bounds. Unless the schema has a maximum, the upper bound is small, because handlers may create that many
 // objects.
 func bounds(schema *apiextensionsv1.JSONSchemaProps) (low, high float64) {
 	low, high = 0, 5
@@ -263,7 +263,7 @@ func (g *Generator) matchingText(pattern *syntax.Regexp) string {
 	case syntax.OpLiteral:
 		out.WriteString(string(pattern.Rune))
 	case syntax.OpCharClass:
-		// The runes are pairs of first and last characters. The generator prefers printable characters.
+		// The runes are pairs of first and last characters. Printable characters are preferred.
 		i := g.rand.IntN(len(pattern.Rune)/2) * 2
 		low, high := max(pattern.Rune[i], ' '), min(pattern.Rune[i+1], '~')
 		if high < low {

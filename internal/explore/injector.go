@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// An Injector selects the faults of a plan for the writes, watch events and calls of an operator. It records the writes and watch events, and counts all
-// three over all starts of the operator. An Injector is safe for concurrent use.
+// An Injector selects a plan's faults for the writes, watch events and calls of an operator. It records the writes and watch events. All
+// three are counted over all starts of the operator. An Injector is safe for concurrent use.
 type Injector struct {
 	plan Plan
 	now  func() Moment
@@ -20,13 +20,12 @@ type Injector struct {
 	injected    []Fault
 }
 
-// NewInjector returns an injector for one run. The parameter now is a function that returns the current moment. It must be safe for
-// concurrent use.
+// NewInjector returns an injector for one run. now returns the current moment, and must be safe for concurrent use.
 func NewInjector(plan Plan, now func() Moment) *Injector {
 	return &Injector{plan: plan, now: now}
 }
 
-// BeginWrite records a write. It returns the number of the write and the kind of its fault. The kind is empty if the write has no fault.
+// BeginWrite records a write. It returns the write's number and the kind of its fault, which is empty if there is none.
 func (i *Injector) BeginWrite(w Write) (number int, kind Kind) {
 	w.Before = i.now()
 	i.mu.Lock()
@@ -54,7 +53,7 @@ func (i *Injector) RecordCall() bool {
 	return shutdown
 }
 
-// recordWatchEvent records a watch event, and reports whether the stream must delay it. If canDelay is false, the event has no fault.
+// recordWatchEvent records a watch event, and reports whether the stream must delay it. It never does if canDelay is false.
 func (i *Injector) recordWatchEvent(n WatchEvent, canDelay bool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -63,7 +62,7 @@ func (i *Injector) recordWatchEvent(n WatchEvent, canDelay bool) bool {
 	return unseen
 }
 
-// findFault returns and records the fault of the plan that has the given number and a matching kind.
+// findFault finds the plan's fault with the given number and a matching kind, and records that it was injected.
 func (i *Injector) findFault(number int, matches func(Kind) bool) (Fault, bool) {
 	for _, f := range i.plan {
 		if f.At == number && matches(f.Kind) {
@@ -74,7 +73,7 @@ func (i *Injector) findFault(number int, matches func(Kind) bool) (Fault, bool) 
 	return Fault{}, false
 }
 
-// LastCrash returns the last crash of the run so far. It returns false if there was none.
+// LastCrash returns the last crash so far. It returns false if there was none.
 func (i *Injector) LastCrash() (Fault, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -100,7 +99,7 @@ func (i *Injector) Writes() []Write {
 	return slices.Clone(i.writes)
 }
 
-// CopyTo copies the records to a run. It sets After to Before for each write that the server has not handled.
+// CopyTo copies the records to a run. For writes that the server hasn't handled, it sets After to Before.
 func (i *Injector) CopyTo(out *Run) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -112,8 +111,8 @@ func (i *Injector) CopyTo(out *Run) {
 	}
 }
 
-// Watch returns the body of a watch response with the faults of the plan. The name has the form of WatchEvent.Watch. If the response starts with a
-// list (sendInitialEvents), the events of the list are not counted.
+// Watch returns the body of a watch response with the plan's faults. The name has the form of WatchEvent.Watch. If the response starts with
+// a list (sendInitialEvents), the list's events aren't counted.
 func (i *Injector) Watch(name string, initial bool, body io.ReadCloser) io.ReadCloser {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -12,19 +12,20 @@ type ObjectVersion struct {
 	// Name identifies the object, such as "widgets ns/one".
 	Name    string
 	Content map[string]any
-	// Own is true if the operator has written this version.
+	// Own is true if the operator wrote this version.
 	Own bool
-	// Deleted is true if the object was deleted, and Content is its last state.
+	// Deleted is true if the object was deleted. Content is then its last state.
 	Deleted bool
 }
 
-// OutdatedStatuses describes the objects whose status says that the operator has observed an older generation, although only the operator has changed the
-// object since. Such a status would stay outdated for ever. versions are all versions of all objects, in order, until the operator is quiet.
+// OutdatedStatuses describes objects whose status says that the operator has observed an older generation, although only the operator
+// itself has changed the object since. Such a status would stay outdated forever. versions are all versions of all objects, in order, until
+// the operator is quiet.
 func OutdatedStatuses(versions []ObjectVersion) (found []string) {
 	type state struct {
 		uid         string
 		generation  int64
-		user        int64            // the generation after the last change by another client
+		user        int64            // the generation after the last change by a different client
 		byOperator  map[string]int64 // the observed generations that the operator has written, by place
 		lastContent map[string]any
 	}

@@ -12,9 +12,9 @@ type Kind string
 
 // The kinds of faults.
 const (
-	// CrashBefore ends the operator before write At reaches the server, and restarts it.
+	// CrashBefore kills the operator before write At reaches the server, and restarts it.
 	CrashBefore Kind = "crash-before"
-	// CrashAfter ends the operator after the server has handled write At and before the response arrives, and restarts it.
+	// CrashAfter kills the operator after the server has handled write At, but before the response arrives, and restarts it.
 	CrashAfter Kind = "crash-after"
 	// Lost drops the response to write At after the server has handled it.
 	Lost Kind = "lost"
@@ -24,7 +24,7 @@ const (
 	Failed Kind = "failed"
 	// Conflict rejects write At with status 409.
 	Conflict Kind = "conflict"
-	// Unseen delays watch event At until the next event of the same object, and merges the two. It delays the event for at most 20 seconds.
+	// Unseen delays watch event At until the next event of the same object arrives, for at most 20 seconds, and merges the two.
 	Unseen Kind = "unseen"
 	// Shutdown stops the operator during call At, as a signal does, and restarts it.
 	Shutdown Kind = "shutdown"
@@ -32,18 +32,19 @@ const (
 
 var kinds = []Kind{CrashBefore, CrashAfter, Lost, Unavailable, Failed, Conflict, Unseen, Shutdown}
 
-// crashes reports whether the operator ends without a graceful shutdown.
+// crashes reports whether the fault kills the operator without a graceful shutdown.
 func (k Kind) crashes() bool { return k == CrashBefore || k == CrashAfter }
 
-// affectsWrites reports whether the fault applies to a write.
+// affectsWrites reports whether the fault is injected at a write.
 func (k Kind) affectsWrites() bool { return k != Unseen && k != Shutdown }
 
 // A Fault is one fault at one point of a scenario.
 type Fault struct {
 	Kind Kind
-	// At is the number of the write, the watch event, or the call, over all starts of the operator, counted from 1.
+	// At is the number of the write, watch event, or call, counted from 1 over all starts of the operator.
 	At int
-	// Stale makes the first list after a crash as old as change AsOf. AsOf 0 means the beginning of the scenario. Other kinds of faults ignore Stale.
+	// Stale makes the first list after a crash as old as change AsOf. AsOf 0 means the beginning of the scenario. Other kinds of faults
+	// ignore Stale.
 	Stale bool
 	AsOf  int
 }
@@ -57,7 +58,7 @@ func (f Fault) String() string {
 	return text
 }
 
-// A Plan contains the faults of one run. The empty plan is the reference run.
+// A Plan holds the faults of one run. The empty plan is the reference run.
 type Plan []Fault
 
 // String joins the faults with "+".
@@ -69,7 +70,7 @@ func (p Plan) String() string {
 	return strings.Join(texts, "+")
 }
 
-// Parse reads the output of [Plan.String]. An empty text is the reference run.
+// Parse reads what [Plan.String] returns. An empty text is the reference run.
 func Parse(text string) (plan Plan, err error) {
 	if text == "" {
 		return nil, nil

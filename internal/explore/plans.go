@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Plans returns the plans that follow from a reference run, and the number of omitted plans. It omits plans that can have no effect. If pairs is true, it
-// adds plans of two faults.
+// Plans returns the plans that follow from a reference run, and the number of plans that it left out because they can't have an effect. If
+// pairs is true, it adds plans with two faults.
 func Plans(ref *Run, pairs bool) (plans []Plan, pruned int) {
 	add := func(effective bool, faults ...Fault) {
 		if effective {
@@ -45,7 +45,8 @@ func (r *Run) isNewMoment(write int) bool {
 	return r.Writes[write].Before != former
 }
 
-// addStale adds plans with a crash and a first list that is older than the crash. If several lists contain the same state, it adds only one plan.
+// addStale adds plans with a crash and a first list that is older than the crash. If several lists show the same state, only one of them
+// gets a plan.
 func (r *Run) addStale(add func(bool, ...Fault), effective bool, kind Kind, at int, when Moment) {
 	seen := map[string]bool{r.stateAt(when.Changes): true}
 	for change := min(when.Changes, len(r.Changes)) - 1; change >= 0; change-- {
@@ -63,7 +64,7 @@ func (r *Run) stateAt(changes int) string {
 	return r.Changes[min(changes, len(r.Changes))-1].State
 }
 
-// pairsOf combines faults of different writes and watch events. It does not combine plans with stale lists.
+// pairsOf combines faults at different writes and watch events. Plans with stale lists are not combined.
 func pairsOf(plans []Plan) (pairs []Plan) {
 	for _, first := range plans {
 		for _, second := range plans {
@@ -78,7 +79,7 @@ func pairsOf(plans []Plan) (pairs []Plan) {
 	return pairs
 }
 
-// phase describes the write or the watch event of a fault, for [Report.Phases].
+// phase describes the write or watch event of a fault, for [Report.Phases].
 func (r *Run) phase(f Fault) string {
 	switch {
 	case f.Kind == Unseen && f.At <= len(r.WatchEvents):

@@ -13,16 +13,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// A QuietState is the state of the cluster and of external systems when the operator is quiet.
+// A QuietState is the state of the cluster and of external systems once the operator is quiet.
 type QuietState struct {
 	// State contains the objects: see [NormalizeState].
 	State map[string]any
-	// External is the external state for messages. ExternalDump is the external state with dereferenced pointers, for comparisons.
+	// External is the external state for messages. ExternalDump is the same with dereferenced pointers, for comparisons.
 	External, ExternalDump string
 }
 
-// NormalizeState returns lists of objects by kind, namespace and name, without Events and Leases. Objects with the same generateName are in one list.
-// NormalizeState removes fields that differ in each run, the stored data of the operator, and the ignored fields.
+// NormalizeState returns lists of objects by kind, namespace and name, without Events and Leases. Objects with the same generateName share
+// a list. Fields that differ in each run, the operator's stored data, and the ignored fields are removed.
 func NormalizeState(objects []map[string]any, ignore []string) map[string]any {
 	out := map[string]any{}
 	for _, content := range objects {
@@ -60,7 +60,7 @@ func NormalizeState(objects []map[string]any, ignore []string) map[string]any {
 	return out
 }
 
-// IsEventOrLease reports whether a kind is the kind Event or Lease of Kubernetes. Kinds with the same names in other groups are different.
+// IsEventOrLease reports whether a kind is Kubernetes' own Event or Lease. Other groups may have kinds with the same names.
 func IsEventOrLease(apiVersion, kind string) bool {
 	switch group, _, _ := strings.Cut(apiVersion, "/"); kind {
 	case "Event":
@@ -72,7 +72,7 @@ func IsEventOrLease(apiVersion, kind string) bool {
 	}
 }
 
-// removeServerFields removes the fields that the server generates and the annotations of the operator from the metadata.
+// removeServerFields removes the fields that the server generates and the operator's annotations.
 func removeServerFields(meta map[string]any) {
 	for _, field := range []string{
 		"resourceVersion", "uid", "generation", "creationTimestamp", "managedFields", "deletionGracePeriodSeconds",
@@ -80,7 +80,7 @@ func removeServerFields(meta map[string]any) {
 		delete(meta, field)
 	}
 	if _, ok := meta["deletionTimestamp"]; ok {
-		meta["deletionTimestamp"] = "some time" // only the presence of the timestamp is compared
+		meta["deletionTimestamp"] = "some time" // only whether there is a timestamp matters
 	}
 	if all, ok := meta["annotations"].(map[string]any); ok {
 		kept := maps.Clone(all)
@@ -97,7 +97,7 @@ func removeServerFields(meta map[string]any) {
 	}
 }
 
-// removeConditionTimes removes lastTransitionTime from conditions, because the fault can change it.
+// removeConditionTimes removes lastTransitionTime from conditions, because a fault can change it.
 func removeConditionTimes(content map[string]any) {
 	status, _ := content["status"].(map[string]any)
 	list, _ := status["conditions"].([]any)
@@ -111,8 +111,8 @@ func removeConditionTimes(content map[string]any) {
 // observedGeneration is the name of the fields that say which generation of the object a status describes.
 const observedGeneration = "observedGeneration"
 
-// The values of observedGeneration in normalized states. The fault can change the numbers, but a status that describes the present generation without
-// faults must also describe it with them.
+// The values of observedGeneration in normalized states. A fault can change the numbers. But if a status describes the present generation
+// without faults, it must also do so with them.
 const (
 	presentGeneration = "present"
 	olderGeneration   = "older"
@@ -125,7 +125,7 @@ func generationOf(content map[string]any) int64 {
 	return generation
 }
 
-// describeObserved replaces the observed generations in a status by their relation to the generation of the object.
+// describeObserved replaces each observed generation in a status with its relation to the object's generation.
 func describeObserved(value any, generation int64) {
 	switch v := value.(type) {
 	case []any:
@@ -149,8 +149,8 @@ func describeObserved(value any, generation int64) {
 	}
 }
 
-// tolerateNewer returns the found value with an older observed generation wherever the expected one is older and the found one is not: a handler that was called
-// again may have seen a newer generation.
+// tolerateNewer returns the found value, but makes an observed generation older where the expected one is older. The difference is fine,
+// because a handler that was called again may have seen a newer generation.
 func tolerateNewer(expected, found any) any {
 	switch e := expected.(type) {
 	case []any:
@@ -200,7 +200,7 @@ func removePath(content map[string]any, path []string) {
 	delete(content, path[len(path)-1])
 }
 
-// compareQuietStates returns the first difference and its kind. Differences of the same kind can occur in several steps, with different
+// compareQuietStates returns the first difference and its kind. Differences of one kind can occur after several steps, with different
 // values. Both results are empty if there is no difference.
 func compareQuietStates(first, second []QuietState) (kind, text string) {
 	for i, expected := range first {
@@ -251,9 +251,8 @@ func (s QuietState) Compare(other QuietState) (kind, text string) {
 	return "", ""
 }
 
-// describeSimilar describes how a missing object differs from the most similar object that exists only in the other
-// state. That object has the same kind and namespace, and the fewest differences. It returns an empty string if there
-// is none.
+// describeSimilar describes how a missing object differs from the most similar object that only the other state has: the one of the same
+// kind and namespace with the fewest differences. It returns an empty string if there is none.
 func describeSimilar(objects []any, name string, state, counterpart map[string]any) string {
 	similar, differences := "", diff.Diff(nil)
 	for _, candidate := range slices.Sorted(maps.Keys(counterpart)) {
@@ -275,17 +274,17 @@ func describeSimilar(objects []any, name string, state, counterpart map[string]a
 	return fmt.Sprintf("; the similar %s differs: %v", similar, differences)
 }
 
-// kindOf returns the kind and the namespace of a name in a state, such as "Secret default" of "Secret default/orders".
+// kindOf returns the kind and the namespace of a name in a state, such as "Secret default" for "Secret default/orders".
 func kindOf(name string) string {
 	kind, _, _ := strings.Cut(name, "/")
 	return kind
 }
 
-// matchRandomNames renames objects of the second state that differ from an object of the first state only in their
-// names. Handlers may give random names to children. Each renamed object exists in only one of the states.
-// matchRandomNames also renames references to these objects.
+// matchRandomNames renames objects in the second state that differ from an object in the first state only in their names, because handlers
+// may give children random names. It only considers objects that exist in just one of the states. References to renamed objects are
+// renamed, too.
 func matchRandomNames(expected, found map[string]any) (map[string]any, map[string]any) {
-	renamed := map[string]string{} // names of the first state, by name in the second state
+	renamed := map[string]string{} // names in the first state, by name in the second state
 	for _, name := range slices.Sorted(maps.Keys(expected)) {
 		if _, ok := found[name]; ok {
 			continue
@@ -318,7 +317,6 @@ func listOf(objects any) []any {
 	return list
 }
 
-// withoutName returns copies of the objects without their names.
 func withoutName(list []any) []any {
 	out := make([]any, len(list))
 	for i, item := range list {
@@ -329,7 +327,7 @@ func withoutName(list []any) []any {
 	return out
 }
 
-// replaceNames returns a copy of a value. In the copy, it replaces each string that is a key of names by the value of this key.
+// replaceNames copies a value, and replaces each string that is a key of names with that key's value.
 func replaceNames(value any, names map[string]string) any {
 	switch v := value.(type) {
 	case string:

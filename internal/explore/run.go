@@ -10,11 +10,11 @@ import (
 // A Runner runs the scenario once under the faults of a plan.
 type Runner func(t *testing.T, plan Plan) *Run
 
-// A TransportWrapper wraps a transport of the operator.
+// A TransportWrapper wraps one of the operator's transports.
 type TransportWrapper func(http.RoundTripper) http.RoundTripper
 
-// NewRunner returns a runner for a setup function, which has the same type as for kopftest.Check. At each start of the operator, the runner calls wrap
-// and wraps the transports of the operator with the result. wrap may be nil. Package kopftest sets this variable.
+// NewRunner returns a runner for a setup function, which has the same type as for kopftest.Check. Whenever the operator starts, the runner
+// calls wrap and wraps the operator's transports with the result. wrap may be nil. Package kopftest sets this variable.
 var NewRunner func(setup any, wrap func() TransportWrapper) Runner
 
 // A Run is the record of one run of a scenario.
@@ -24,27 +24,27 @@ type Run struct {
 	WatchEvents []WatchEvent
 	Changes     []StoreChange
 	Calls       []Call
-	// QuietStates are the states after each step, when the operator is quiet. The first element is the state before the first step.
+	// QuietStates are the states after each step, once the operator is quiet. The first element is the state before the first step.
 	QuietStates []QuietState
-	// Starts is the number of starts of the operator.
+	// Starts is how often the operator started.
 	Starts int
 	// LateWrites are the writes in the hour after the last step.
 	LateWrites []string
-	// Injected is the number of faults of the plan that occurred.
+	// Injected is how many of the plan's faults occurred.
 	Injected int
-	// Problem is the reason why the run ended early. It is empty if the run was complete.
+	// Problem says why the run ended early. It is empty if the run was complete.
 	Problem string
-	// Findings are broken rules that do not depend on other runs.
+	// Findings are broken rules that don't depend on other runs.
 	Findings []string
 }
 
 // A Moment is a point in the order of changes and calls of a run.
 type Moment struct {
-	Changes int // number of changes in the store
-	Calls   int // number of started calls plus number of ended calls
+	Changes int // changes in the store
+	Calls   int // started calls plus ended calls
 }
 
-// A Write is a request of the operator that is not a read.
+// A Write is a request of the operator that isn't a read.
 type Write struct {
 	// Request is, for example, "patch widgets status".
 	Request string
@@ -52,16 +52,16 @@ type Write struct {
 	Object string
 	// Fields are the groups of fields in the body, such as "finalizers" or "progress". See [WrittenFieldGroups].
 	Fields []string
-	// Before is the moment before the operator sent the request. After is the moment after the response of the server. If the server did not handle
-	// the request, After equals Before.
+	// Before is the moment before the operator sent the request, and After the moment after the server's response. They are equal if the
+	// server didn't handle the request.
 	Before, After Moment
 	// Body is the request body, for messages.
 	Body string
 }
 
-// A WatchEvent is an event that the server sent to a watch of the operator after the initial list.
+// A WatchEvent is an event that the server sent to one of the operator's watches after the initial list.
 type WatchEvent struct {
-	// Watch is, for example, "widgets", or "widgets, metadata" for a watch of only the metadata.
+	// Watch is, for example, "widgets", or "widgets, metadata" for a watch of the metadata alone.
 	Watch string
 	// Object is, for example, "ns/one".
 	Object string
@@ -76,13 +76,13 @@ type StoreChange struct {
 
 // A Call is one attempt of a handler.
 type Call struct {
-	// Name identifies the same call in all runs. It contains the handler, the reason, the object, and the changes of the object.
+	// Name identifies the same call in all runs. It contains the handler, the reason, the object, and the object's changes.
 	Name string
 	// Text describes the call in messages.
 	Text string
-	// RecordedBefore is the number of written outcomes of calls with this name before this call started.
+	// RecordedBefore is how many outcomes of calls with this name were written before this call started.
 	RecordedBefore int
-	// Changes is the number of changes in the store when the call started.
+	// Changes is how many changes the store had when the call started.
 	Changes int
 }
 

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxHold is the maximum delay of a watch event. It is longer than the default consistency timeout of operators.
+// maxHold limits how long a watch event is delayed. It is longer than the default consistency timeout of operators.
 const maxHold = 20 * time.Second
 
 // A stream is the body of a watch response. It can delay one event at a time.
@@ -21,13 +21,13 @@ type stream struct {
 	name     string
 	initial  bool // whether the body is still in its initial list
 	body     io.ReadCloser
-	lines    chan []byte // channel that is closed at the end of the body
+	lines    chan []byte // closed at the end of the body
 	closed   chan struct{}
 	once     sync.Once
 
 	ready bytes.Buffer
 	held  *event
-	timer *time.Timer // timer that releases the delayed event
+	timer *time.Timer // releases the delayed event
 }
 
 // An event is one line of a watch.
@@ -44,7 +44,6 @@ func newStream(i *Injector, name string, initial bool, body io.ReadCloser) *stre
 	return s
 }
 
-// readLines reads lines until the body ends.
 func (s *stream) readLines() {
 	defer close(s.lines)
 	reader := bufio.NewReader(s.body)
@@ -63,7 +62,7 @@ func (s *stream) readLines() {
 	}
 }
 
-// Read returns the pending data, and waits for the next event if there is none. It returns io.EOF at the end of the body.
+// Read returns the pending data. If there is none, it waits for the next event. It returns io.EOF at the end of the body.
 func (s *stream) Read(p []byte) (int, error) {
 	for s.ready.Len() == 0 {
 		select {
@@ -95,7 +94,7 @@ func (s *stream) release() {
 }
 
 func (s *stream) write(e event) {
-	// Encoding cannot fail, because the event was decoded from JSON.
+	// Encoding can't fail, because the event was decoded from JSON.
 	_ = json.NewEncoder(&s.ready).Encode(e)
 }
 
@@ -132,7 +131,7 @@ func (s *stream) handleLine(line []byte) {
 	}
 }
 
-// merge returns the event that a client receives if it misses the first of two events. It returns false if the client receives no event.
+// merge returns the event that a client receives if it misses the first of two events. It returns false if the client receives nothing.
 func merge(first, second event) (event, bool) {
 	switch {
 	case first.Type == "ADDED" && second.Type == "DELETED":
@@ -162,7 +161,7 @@ func (e event) annotation(key string) string {
 	return value
 }
 
-// Close ends the watch. A waiting Read then returns io.ErrClosedPipe.
+// Close ends the watch. A Read that is waiting returns io.ErrClosedPipe.
 func (s *stream) Close() error {
 	s.once.Do(func() { close(s.closed) })
 	return s.body.Close()

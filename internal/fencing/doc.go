@@ -1,8 +1,9 @@
-// Package fencing delays the writes of a process that was suspended, for example by SIGSTOP, by a paused virtual machine, or by a sleeping laptop.
+// Package fencing delays the writes of a process that was suspended: by SIGSTOP, because its virtual machine was paused, or because the
+// laptop slept.
 //
-// A suspended leader cannot renew its lease, so another process takes over. When the leader resumes, some of its goroutines run before its
-// leader elector detects the loss of the lease. A [Fence] records a heartbeat and compares it with the clock at each query, so the first
-// goroutine that queries the fence detects the suspension. The fence then stays active for [Options].HoldTime. In this time, the leader elector
+// A suspended leader can't renew its lease, so a different process takes over. When the leader resumes, some of its goroutines run before
+// its leader elector notices that the lease is lost. A [Fence] records a heartbeat and compares it with the clock whenever it is asked, so
+// even the first goroutine to ask detects the suspension. The fence then stays active for [Options].HoldTime, in which the leader elector
 // either renews the lease or stops the manager.
 //
 // The fence is also active while the Lease of a shard is overdue, see [Options].Overdue.

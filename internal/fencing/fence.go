@@ -19,7 +19,7 @@ var ErrStopped = errors.New("the operator was stopped after its process was susp
 
 const pauseReason = "the process was suspended, or its Lease was not renewed in time; it waits until the Lease is renewed or lost"
 
-// heartbeatsPerGap is the number of heartbeats in the shortest gap that counts as a suspension.
+// heartbeatsPerGap is how many heartbeats fit into the shortest gap that counts as a suspension.
 const heartbeatsPerGap = 5
 
 // Pauser reports whether the operator is paused in a namespace, and why.
@@ -31,12 +31,12 @@ type Pauser interface {
 type Options struct {
 	// Gap is the shortest time without a heartbeat that counts as a suspension.
 	Gap time.Duration
-	// HoldTime is the time for which the fence stays active after a suspension.
+	// HoldTime is how long the fence stays active after a suspension.
 	HoldTime time.Duration
-	// WallClock returns the time of the wall clock. Default: time.Now.
+	// WallClock returns the wall clock's time. Default: time.Now.
 	WallClock func() time.Time
-	// Overdue reports whether a Lease was not renewed in time, so that another process may soon handle the objects. The fence is active until HoldTime after
-	// Overdue has returned true for the last time. It is optional.
+	// Overdue reports whether a Lease wasn't renewed in time, so that a different process may soon handle the objects. The fence is active
+	// until HoldTime after Overdue last returned true. Overdue is optional.
 	Overdue func() bool
 	// OtherPauses is an additional source of pauses for [Fence.Paused]. It is optional.
 	OtherPauses Pauser
@@ -46,16 +46,16 @@ type Options struct {
 // Fence detects suspensions of the process. It is safe for concurrent use, and never active before [Fence.StartHeartbeat].
 type Fence struct {
 	options      Options
-	wakeReporter chan struct{} // channel that wakes the heartbeat loop after a gap
+	wakeReporter chan struct{} // wakes the heartbeat loop after a gap
 
 	mu            sync.Mutex
 	started       bool           // whether StartHeartbeat was called
-	lastHeartbeat clocks.Reading // time of the last heartbeat; zero before the start and after the stop
+	lastHeartbeat clocks.Reading // zero before the start and after the stop
 	suspensions   int64
 	heldUntil     time.Time     // end of the hold; zero while the fence is inactive
-	reported      bool          // whether the callback was called for this hold
-	released      chan struct{} // channel that is closed when the hold ends
-	stopped       chan struct{} // channel that is closed when the context of the operator has ended, or when the heartbeat has stopped
+	reported      bool          // whether changed was called for this hold
+	released      chan struct{} // closed when the hold is over
+	stopped       chan struct{} // closed when the operator's context is cancelled or the heartbeat has stopped
 }
 
 // New returns an inactive fence.
@@ -67,8 +67,9 @@ func New(options Options) *Fence {
 }
 
 // StartHeartbeat records heartbeats until stop is called. Only the first call has an effect. stop waits until the heartbeat goroutine has
-// ended. changed is called when the fence becomes active and when it becomes inactive. A hold lasts at least until the call of changed for
-// its beginning has returned. After the context or the heartbeat has ended, no hold ends, and [Fence.Wait] returns [ErrStopped] during a hold.
+// returned. changed is called when the fence becomes active and when it becomes inactive. A hold isn't over before the call of changed for
+// its start has returned. Once the context is cancelled or the heartbeat has stopped, holds last forever, and [Fence.Wait] returns
+// [ErrStopped] during a hold.
 func (f *Fence) StartHeartbeat(ctx context.Context, changed func()) (stop func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +89,7 @@ func (f *Fence) StartHeartbeat(ctx context.Context, changed func()) (stop func()
 	}
 }
 
-// runHeartbeat continues after the end of the operator's context, because handlers may still be running.
+// runHeartbeat goes on after the operator's context is cancelled, because handlers may still be running.
 func (f *Fence) runHeartbeat(ctx, heartbeatCtx context.Context, changed func()) {
 	ticker := time.NewTicker(max(f.options.Gap/heartbeatsPerGap, time.Millisecond))
 	defer ticker.Stop()
@@ -114,7 +115,7 @@ func (f *Fence) runHeartbeat(ctx, heartbeatCtx context.Context, changed func()) 
 	}
 }
 
-// updateHold ends a hold after its time, and reports whether the fence has become active or inactive since the last call.
+// updateHold ends a hold that has lasted long enough, and reports whether the fence has become active or inactive since the last call.
 func (f *Fence) updateHold(ctx context.Context) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,8 +134,8 @@ func (f *Fence) updateHold(ctx context.Context) bool {
 	return false
 }
 
-// recordHeartbeat compares the time with the last heartbeat, starts a hold after a gap or if the Lease is overdue, and records a heartbeat. The caller must
-// hold f.mu.
+// recordHeartbeat compares the time with the last heartbeat, and records a new one. It starts a hold after a gap, and if the Lease is
+// overdue. The caller must hold f.mu.
 func (f *Fence) recordHeartbeat() {
 	if f.lastHeartbeat.Monotonic.IsZero() {
 		return
@@ -169,7 +170,7 @@ func (f *Fence) hold(now clocks.Reading) {
 	}
 }
 
-// Paused reports whether the fence or another pause pauses the operator in a namespace, and why. It implements [Pauser].
+// Paused reports whether the fence or another source of pauses pauses the operator in a namespace, and why. It implements [Pauser].
 func (f *Fence) Paused(namespace string) (paused bool, reason string) {
 	if f.IsActive() {
 		return true, pauseReason
@@ -196,7 +197,8 @@ func (f *Fence) SuspensionCount() int64 {
 	return f.suspensions
 }
 
-// Wait waits until the fence is inactive and returns the number of suspensions. It fails if the context ends or the operator stops first.
+// Wait waits until the fence is inactive and returns the number of suspensions. It fails if the context is cancelled or the operator stops
+// first.
 func (f *Fence) Wait(ctx context.Context) (suspensions int64, err error) {
 	for {
 		f.mu.Lock()

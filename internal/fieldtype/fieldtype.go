@@ -12,25 +12,25 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// A Type is the type of a field. [Go] returns those of a Go type; the schema of a kind can be another implementation.
+// A Type is the type of a field. [Go] implements it for Go types; a kind's schema can be a different implementation.
 type Type interface {
-	// Child returns the type of a field in an object, or of the values of a map. It returns nil for an unknown field.
+	// Child returns the type of an object's field or of a map's values. It returns nil for an unknown field.
 	Child(key string) Type
-	// Children returns the names of the fields of an object.
+	// Children returns the names of an object's fields.
 	Children() []Name
 	// IsMap reports whether the field is a map with arbitrary keys.
 	IsMap() bool
-	// JSON returns the JSON type of the field, or Any if it is unknown. A field of type Any can have unknown children.
+	// JSON returns the field's JSON type, or Any if it is unknown. A field of type Any can have unknown children.
 	JSON() JSON
-	// IsOmitted reports whether the JSON form of an object omits the field if the field has this value.
+	// IsOmitted reports whether an object's JSON form omits the field if it has this value.
 	IsOmitted(value any) bool
 }
 
-// A Name is the name of a field in JSON, and its name in Go if there is a Go type.
+// A Name is a field's name in JSON, and its name in Go if there is a Go type.
 type Name struct{ JSON, Go string }
 
-// LookUp follows a path and returns the type of its field. If the path does not exist, unknown is the path up to
-// the first missing key, and suggestion is a similar path or empty. LookUp accepts every path below a field of type Any.
+// LookUp follows a path and returns the type of its field. If the path doesn't exist, unknown is the path up to the first missing key, and
+// suggestion is a similar path or empty. Below a field of type Any, every path exists.
 func LookUp(root Type, path []string) (field Type, unknown, suggestion string) {
 	field = root
 	for i, key := range path {
@@ -46,8 +46,7 @@ func LookUp(root Type, path []string) (field Type, unknown, suggestion string) {
 	return field, "", ""
 }
 
-// suggestPath returns the path with corrected keys, up to the first key that it cannot correct. It returns an empty string if it cannot
-// correct any key.
+// suggestPath returns the path with corrected keys, up to the first one that it can't correct. The result is empty if it can't correct any.
 func suggestPath(root Type, path []string) string {
 	field, parent := root, root
 	var corrected []string
@@ -58,7 +57,7 @@ func suggestPath(root Type, path []string) string {
 		case next == nil && field.JSON() == Any:
 			return validation.JoinFieldPath(append(corrected, path[i:]...))
 		case next == nil && parent.IsMap() && i > 0 && field.JSON() == String:
-			// The path probably contains the key of a map with dots that are not escaped.
+			// The path probably contains a map key with unescaped dots.
 			corrected[i-1] = strings.Join(path[i-1:], ".")
 			return validation.JoinFieldPath(corrected)
 		case next == nil:
@@ -97,7 +96,7 @@ type goField struct {
 	tags []string // options of the JSON tag, such as omitempty
 }
 
-// Go returns the Type of a Go type, or nil for unstructured objects.
+// Go returns the Type for a Go type, or nil for unstructured objects.
 func Go(t reflect.Type) Type {
 	if t == reflect.TypeFor[*unstructured.Unstructured]() {
 		return nil
@@ -176,7 +175,7 @@ func (f goField) Children() (names []Name) {
 	return names
 }
 
-// fields iterates over the fields in the JSON form of a struct, including the fields of embedded structs.
+// fields iterates over the fields in a struct's JSON form, including those of embedded structs.
 func (f goField) fields() func(yield func(Name, Type) bool) {
 	return func(yield func(Name, Type) bool) {
 		t := f.elem()

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// A JSON is a type of JSON values. Its text has an article, for messages.
+// A JSON is a type of JSON values. Its text has an article, for use in messages.
 type JSON string
 
 // The types of JSON values.
@@ -20,8 +20,8 @@ const (
 	Object  JSON = "an object"
 )
 
-// Accepts reports whether a field of the JSON type can have the value. It returns true for nil, and for values of Go types that decoded JSON
-// does not contain.
+// Accepts reports whether a field of this JSON type can have the value. It returns true for nil, and for Go types that never occur in
+// decoded JSON.
 func (t JSON) Accepts(value any) bool {
 	switch value := value.(type) {
 	case string:
@@ -41,8 +41,8 @@ func (t JSON) Accepts(value any) bool {
 	}
 }
 
-// Suggest returns the value of the JSON type that the user probably meant. If there is none, it returns a description of the type, such as
-// "a whole number".
+// Suggest returns the value that the user probably meant, in this JSON type. If it can't guess, it describes the type, such as "a whole
+// number".
 func (t JSON) Suggest(value any) string {
 	written, isText := value.(string)
 	switch t {

@@ -13,12 +13,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 )
 
-// ErrExited is the Value of an [Error] if the function has called [runtime.Goexit].
+// ErrExited is the Value of an [Error] if the function called [runtime.Goexit].
 var ErrExited = errors.New("runtime.Goexit was called, for example by FailNow of package testing: return an error instead")
 
 // An Error is a fault of a function.
 type Error struct {
-	// Function describes the function, such as KindsFunc. It is empty if the caller names the function in another way.
+	// Function describes the function, such as KindsFunc. It is empty if the caller names the function in a different way.
 	Function string
 	// Value is the value of the panic, or [ErrExited].
 	Value any
@@ -45,7 +45,8 @@ func Text(value any) string {
 	return errtext.Shorten(fmt.Sprintf("panic: %v", value), errtext.MaxBytes)
 }
 
-// Exited returns the error of a function that has called [runtime.Goexit]. Call it in a deferred function, because the stack still contains the function then.
+// Exited returns the error for a function that called [runtime.Goexit]. Call it in a deferred function, while the stack still contains the
+// function.
 func Exited(function string) *Error { return &Error{function, ErrExited, debug.Stack()} }
 
 func panicked(function string, value any) *Error {
@@ -64,7 +65,7 @@ func Catch(function string, fn func() error) (err error) {
 	}()
 	err = fn()
 	if v := reflect.ValueOf(err); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
-		// A nil pointer in an error is not equal to nil, and calling its methods would panic. Return it as an error.
+		// A nil pointer in an error isn't equal to nil, and calling its methods would panic. Return a real error instead.
 		return fmt.Errorf("handler returned a nil %T as its error: declare the variable as error, or return nil for success", err)
 	}
 	if err != nil {
@@ -73,7 +74,8 @@ func Catch(function string, fn func() error) (err error) {
 	return err
 }
 
-// Call calls fn in a goroutine of its own, waits for it, and returns its error. If fn panics or calls [runtime.Goexit], Call returns an [Error].
+// Call calls fn in a separate goroutine, waits for it, and returns its error. If fn panics or calls [runtime.Goexit], Call returns an
+// [Error].
 func Call(function string, fn func() error) error {
 	c := call{function: function, fn: fn}
 	c.running.Add(1)
@@ -101,8 +103,8 @@ func (c *call) run() {
 	returned = true
 }
 
-// Value is [Call] for a function that returns a value and no error. If fn panics or calls [runtime.Goexit], Value panics with an [Error], which [Catch] returns
-// unchanged.
+// Value is like [Call], but for a function that returns a value and no error. If fn panics or calls [runtime.Goexit], Value panics with an
+// [Error], which [Catch] returns unchanged.
 func Value[T any](function string, fn func() T) (value T) {
 	if err := Call(function, func() error { value = fn(); return nil }); err != nil {
 		panic(err)
@@ -110,7 +112,7 @@ func Value[T any](function string, fn func() T) (value T) {
 	return value
 }
 
-// WithStack adds the stack of an [Error] to a logger. It returns the logger unchanged for other errors.
+// WithStack adds the stack of an [Error] to a logger. For other errors, it returns the logger unchanged.
 func WithStack(logger logr.Logger, err error) logr.Logger {
 	if trace := Trace(err); trace != "" {
 		return logger.WithValues("stack", trace)
@@ -118,8 +120,8 @@ func WithStack(logger logr.Logger, err error) logr.Logger {
 	return logger
 }
 
-// Trace returns the frames between the fault and the function of the library that has called the function of the user, for log lines. It returns an empty
-// string if the error is not an [Error].
+// Trace returns the part of the stack that matters in a log line: the frames between the fault and the library's function that called the
+// user's. It is empty if the error isn't an [Error].
 func Trace(err error) string {
 	if fault, ok := errors.AsType[*Error](err); ok {
 		return TrimStack(fault.Stack)
@@ -127,16 +129,17 @@ func Trace(err error) string {
 	return ""
 }
 
-// modulePath is the prefix of the package paths of this library.
+// modulePath starts the package paths of this library.
 const modulePath = "github.com/kopf-runtime/kopf-runtime/"
 
-// TrimStack removes the frames of the library and of the runtime from the stack of an [Error]. If the format is unknown, it returns the stack unchanged.
+// TrimStack removes the frames of the library and of the runtime from the stack of an [Error]. If it doesn't know the format, it returns
+// the stack unchanged.
 func TrimStack(stack []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(stack)), "\n")
 	first := 0
 	for i, line := range lines {
 		if strings.HasPrefix(line, "panic(") || strings.HasPrefix(line, "runtime.Goexit(") {
-			first = i + 2 // the next line is the file of the function
+			first = i + 2 // the next line is the function's file
 		}
 	}
 	last := first

@@ -1,6 +1,5 @@
-// Package indexing provides an in-memory index of values of objects by key.
+// Package indexing provides an in-memory index of objects' values by key.
 //
-// An object has at most one value for each key. Each update replaces all values of the object. The cost of an update or a lookup does
-// not depend on the size of the index. An [Index] is safe for concurrent use, but only one goroutine at a time may update the values of one
-// object.
+// An object has at most one value for each key. An update replaces all of its values. The size of the index doesn't affect the cost of an
+// update or a lookup. An [Index] is safe for concurrent use, but only one goroutine at a time may update the values of an object.
 package indexing

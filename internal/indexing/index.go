@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// Index stores values of objects by key. Each object has an id.
+// Index stores objects' values by key. Each object has an id.
 type Index[K comparable, V any, ID comparable] struct {
 	mu     sync.RWMutex
 	values map[K]map[ID]V
-	keys   map[ID][]K // the keys of the values of each object
+	keys   map[ID][]K // the keys under which an object has values
 }
 
 // New returns an empty index.
@@ -52,7 +52,7 @@ func (x *Index[K, V, ID]) Clear() {
 	clear(x.keys)
 }
 
-// Prune removes the values of the objects for which keep returns false. keep must not use the index.
+// Prune removes the values of all objects for which keep returns false. keep must not use the index.
 func (x *Index[K, V, ID]) Prune(keep func(ID) bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -74,7 +74,7 @@ func (x *Index[K, V, ID]) drop(id ID, key K) {
 	}
 }
 
-// Get returns a copy of the values of a key, in no particular order. If the key has no values, Get returns nil.
+// Get returns a copy of a key's values, in no particular order. It returns nil if there are none.
 func (x *Index[K, V, ID]) Get(key K) []V {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -102,7 +102,7 @@ func (x *Index[K, V, ID]) Len() int {
 	return len(x.values)
 }
 
-// All iterates over the keys in no particular order, with a copy of the values of each key. It does not hold the lock between keys. It skips
+// All iterates over the keys in no particular order, with a copy of each key's values. It doesn't hold the lock between keys, so it skips
 // keys that are removed during the iteration.
 func (x *Index[K, V, ID]) All() iter.Seq2[K, []V] {
 	return func(yield func(K, []V) bool) {

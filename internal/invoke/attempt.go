@@ -18,11 +18,10 @@ import (
 
 // Invocation describes one attempt of a handler.
 type Invocation struct {
-	// Kind is the name of the controller, a label of the metrics.
+	// Kind is the controller's name, a label of the metrics.
 	Kind string
-	// ID is the id of the handler.
-	ID string
-	// MetricLabel is the label in metrics, for handlers with many ids. Default: ID.
+	ID   string
+	// MetricLabel replaces the id in metrics, for handlers with many ids. Default: ID.
 	MetricLabel string
 	Reason      string
 	Policy      progress.Policy
@@ -30,39 +29,39 @@ type Invocation struct {
 	Record progress.Record
 	// Func invokes the handler.
 	Func func(ctx context.Context) error
-	// AdjustOutcome changes the outcome of the handler, for example while its sub-handlers have not finished. It is optional.
+	// AdjustOutcome changes the handler's outcome, for example while its sub-handlers haven't finished. It is optional.
 	AdjustOutcome func(progress.Outcome) progress.Outcome
-	// Warnings logs probable mistakes of the handler. If it is nil, Attempt does not log them.
+	// Warnings logs probable mistakes in the handler. It is optional.
 	Warnings *Warnings
 	// QuietSuccess logs success at V(1).
 	QuietSuccess bool
 }
 
-// HandlerAttempt describes one attempt of a registered handler for a state of an object.
+// HandlerAttempt is one attempt of a registered handler for one state of an object.
 type HandlerAttempt struct {
-	// Kind is the name of the controller, a label of the metrics.
+	// Kind is the controller's name, a label of the metrics.
 	Kind    string
 	ID      string
 	Handler *Handler
 	View    *View
 	// Record is the progress before this attempt.
 	Record progress.Record
-	// Once disables retries, regardless of the policy of the handler.
+	// Once disables retries, regardless of the handler's policy.
 	Once bool
 	// QuietSuccess logs success at V(1).
 	QuietSuccess bool
 	// Prepare completes the request. It is optional.
 	Prepare func(*Request)
-	// Accept processes the changes that the handler has made in its request. failed is the error of the handler. An error of Accept also fails the
-	// attempt. Accept is optional.
+	// Accept processes the changes that the handler has made in its request. failed is the handler's error. If Accept returns an error, the
+	// attempt fails, too. Accept is optional.
 	Accept func(req *Request, failed error) error
-	// AdjustOutcome changes the outcome of the handler, for example while its sub-handlers have not finished. It is optional.
+	// AdjustOutcome changes the handler's outcome, for example while its sub-handlers haven't finished. It is optional.
 	AdjustOutcome func(context.Context, progress.Outcome) progress.Outcome
-	// Restrict returns the context for the attempt, and a function that is called after the attempt. It is optional.
+	// Restrict returns the context for the attempt, and a function to call after it. Restrict is optional.
 	Restrict func(context.Context) (context.Context, func())
 	// Hooks are called before and after the attempt. They are optional.
 	Hooks *Hooks
-	// CycleStarted is the time when the cycle began, for the hooks; zero for handlers without a cycle.
+	// CycleStarted is when the cycle began, for the hooks. It is zero for handlers without a cycle.
 	CycleStarted time.Time
 }
 
@@ -93,7 +92,7 @@ func (a HandlerAttempt) run(ctx context.Context) progress.Outcome {
 			if a.Accept == nil {
 				return err
 			}
-			failed := a.Accept(req, err) // also after an error: the changes of a failed attempt are written
+			failed := a.Accept(req, err) // even after an error, because the changes of a failed attempt are written
 			return cmp.Or(err, failed)
 		},
 	}
@@ -111,8 +110,8 @@ func (a HandlerAttempt) run(ctx context.Context) progress.Outcome {
 	return Attempt(restricted, call)
 }
 
-// Attempt makes one attempt, logs its outcome and records metrics. The context must contain the logger of the object. The logger in the context of
-// the handler also has the handler id, the reason and the number of the attempt.
+// Attempt makes one attempt, logs its outcome and records metrics. The context must contain the object's logger. The handler's context gets
+// this logger with the handler id, the reason and the number of the attempt.
 func Attempt(ctx context.Context, call Invocation) progress.Outcome {
 	logger := log.FromContext(ctx).WithValues("handler", call.ID, "reason", call.Reason, "attempt", call.Record.Retries)
 	logger.V(1).Info("Calling the handler")
@@ -128,8 +127,8 @@ func Attempt(ctx context.Context, call Invocation) progress.Outcome {
 	return outcome
 }
 
-// logOutcome logs unexpected errors and panics at error level, so that the logger adds a stack. Temporary, permanent and ignored
-// errors are logged at info level without a stack.
+// logOutcome logs unexpected errors and panics at error level, so that the logger adds a stack. Temporary, permanent and ignored errors are
+// logged at info level, without a stack.
 func logOutcome(logger logr.Logger, outcome progress.Outcome, took time.Duration, quiet bool) {
 	duration := took.Round(time.Microsecond).String()
 	logFailure := func(message string) {
@@ -190,11 +189,12 @@ func outcomeLabel(outcome progress.Outcome) string {
 	}
 }
 
-// Warnings logs probable mistakes in the results of one handler. It logs each mistake once. A nil *Warnings logs nothing. Warnings is safe for
+// Warnings logs probable mistakes in one handler's results, each of them once. A nil *Warnings logs nothing. Warnings is safe for
 // concurrent use.
 type Warnings struct{ delayOnce sync.Once }
 
-// WarnMissingUnit logs a warning if the delay before the next attempt is a number without a unit, such as 5 instead of 5*time.Second.
+// WarnMissingUnit logs a warning if the delay before the next attempt looks like a number without a unit, such as 5 instead of
+// 5*time.Second.
 func (w *Warnings) WarnMissingUnit(logger logr.Logger, outcome progress.Outcome) {
 	if w == nil || outcome.Final || outcome.Waiting || outcome.Interrupted {
 		return

@@ -23,18 +23,19 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Handler is a registered function with the conditions under which it is called. It is used for all kinds of handlers.
+// Handler is a registered function with the conditions under which it is called. All kinds of handlers use it.
 type Handler struct {
 	match.Criteria
 	// When are additional predicates. All of them must return true.
 	When []func(*Request) bool
 	// Changed reports whether a cause contains a change that the handler handles. It is optional.
 	Changed func(*Request) bool
-	// Store contains the records of the handler. If Store is nil, the store of the operator contains them.
+	// Store keeps the handler's records. By default, the operator's store does.
 	Store progress.Store
-	// EarlierIDs are ids under which the progress of the handler may be stored.
+	// EarlierIDs are ids under which the handler's progress may be stored.
 	EarlierIDs []string
-	// After are the ids of the handlers that must succeed before the handler is called. For a reconcile handler, their last calls must have succeeded.
+	// After are the ids of the handlers that must succeed before this one is called. For a reconcile handler, their last calls must have
+	// succeeded.
 	After  []string
 	Policy progress.Policy
 	// MetricLabel is the label in metrics, for handlers with many ids. Default: the id.
@@ -45,28 +46,29 @@ type Handler struct {
 	RetriesOnRelatedChange bool
 	// CalledAfterDeletion also calls a reconcile handler when an object no longer exists, as controller-runtime calls its reconcilers.
 	CalledAfterDeletion bool
-	// WritesChanges writes the changes and the result of an event handler.
+	// WritesChanges writes an event handler's changes and result.
 	WritesChanges bool
-	// CancelOnDelete cancels the context of an attempt when the object is being deleted.
+	// CancelOnDelete cancels an attempt's context when the object is being deleted.
 	CancelOnDelete bool
-	// ClusterEvents describes the Kubernetes Events for which a reconcile handler is called, instead of changes. It is empty for other handlers.
+	// ClusterEvents describes the Kubernetes Events for which a reconcile handler is called, instead of for changes. It is empty for other
+	// handlers.
 	ClusterEvents string
-	// ConditionType is the type of the condition that reports the progress of the handler; empty if there is none.
+	// ConditionType is the type of the condition that reports the handler's progress; empty if there is none.
 	ConditionType string
-	// Do is the function of the user.
+	// Do is the user's function.
 	Do func(ctx context.Context, req *Request) error
-	// Warnings logs probable mistakes of the handler and of its sub-handlers. It is optional.
+	// Warnings logs probable mistakes in the handler and its sub-handlers. It is optional.
 	Warnings *Warnings
 }
 
-// SubHandler is a handler that another handler has declared during an attempt.
+// SubHandler is a handler that a different handler has declared during an attempt.
 type SubHandler struct {
-	ID string // starts with the id of the parent
+	ID string // starts with the parent's id
 	Handler
 }
 
-// Inherit sets what a sub-handler shares with the handler that has declared it. It must be called after the filters of the sub-handler were applied, because
-// the sub-handler receives the field of its parent, but not its filter.
+// Inherit sets what a sub-handler takes over from its parent. Call it after the sub-handler's filters were applied, because the sub-handler
+// inherits the parent's field, but not its filter.
 func (s *SubHandler) Inherit(parentID string, parent *Handler) {
 	s.Reasons, s.AnyReason, s.CancelOnDelete, s.Warnings = parent.Reasons, parent.AnyReason, parent.CancelOnDelete, parent.Warnings
 	s.RetriesOnRelatedChange = parent.RetriesOnRelatedChange
@@ -81,11 +83,11 @@ type BackgroundHandler struct {
 	Handler
 	// Task is the template for the tasks of all objects.
 	Task daemons.Task
-	// InitialDelay returns the initial delay for an object. If it is nil, the delay of the task applies.
+	// InitialDelay returns the initial delay for an object. If it is nil, the task's delay applies.
 	InitialDelay func(client.Object) time.Duration
 }
 
-// Reason returns the reason in the requests of the handler.
+// Reason returns the reason in the handler's requests.
 func (b *BackgroundHandler) Reason() string {
 	if b.Task.Timer != nil {
 		return "timer"
@@ -96,9 +98,10 @@ func (b *BackgroundHandler) Reason() string {
 // ClusterEvent is a Kubernetes Event about an object, or about an object that it owns.
 type ClusterEvent struct {
 	*corev1.Event
-	// Earlier is true if the Event is from the time before the start of the operator, or from a pause.
+	// Earlier is true if the Event is from before the operator started, or from a pause.
 	Earlier bool
-	// Waiting returns other Events that were received for the handler and the object, and not handled yet. It can also return the state of Event.
+	// Waiting returns other Events for the same handler and object that were received, but not handled yet. It can also return the state of
+	// Event.
 	Waiting func() []*corev1.Event
 }
 
@@ -109,20 +112,20 @@ type IndexHandler struct {
 	Remove func(types.UID)
 	// Prune removes the objects for which keep returns false.
 	Prune func(keep func(types.UID) bool)
-	// Clear removes all objects. The index has then not synced.
+	// Clear removes all objects. The index then no longer counts as synced.
 	Clear func()
 	// SetSynced records whether the index has seen the whole first list.
 	SetSynced func(bool)
 }
 
-// Request is the input and the output of one attempt. Package kopf converts it to a typed request.
+// Request is the input and output of one attempt. Package kopf converts it to a typed request.
 type Request struct {
 	ID     string
 	Reason string
-	Event  string // the type of the watch event, for event handlers
+	Event  string // type of the watch event, for event handlers
 	// ClusterEvent is the Kubernetes Event for which the handler is called; nil for other handlers.
 	ClusterEvent *ClusterEvent
-	// Object is a copy for the handler. The engine writes its changes after the attempt.
+	// Object is the handler's copy. The engine writes its changes after the attempt.
 	Object client.Object
 	// Old is the object in its last-handled state. It is nil for a new object, and if OldKnown is false.
 	Old      client.Object
@@ -130,48 +133,48 @@ type Request struct {
 	Diff     diff.Diff
 	// Handled is the state after Diff. It is nil unless Object is newer.
 	Handled client.Object
-	// Field contains the values of the handler's field before and after the change; nil if the field is absent.
+	// Field holds the values of the handler's field before and after the change; nil if the field is absent.
 	Field   [2]any
 	Attempt progress.Attempt
 	// ReceivesDiff is true if the handler handles a change.
 	ReceivesDiff     bool
 	ConditionOptions []conditions.Option
-	// Flush writes the changes of the status before the attempt ends. It is nil for handlers that cannot write.
+	// Flush writes the status changes before the attempt is over. It is nil for handlers that can't write.
 	Flush func(ctx context.Context) error
-	// WrapClient wraps the client of the handler, so that its writes are recorded. It is optional.
+	// WrapClient wraps the handler's client, so that its writes are recorded. It is optional.
 	WrapClient func(client.Client) client.Client
 	// Latest returns a copy of the newest known state of the object. It is optional.
 	Latest func() client.Object
-	// Track reads an object whose later changes trigger the handler. It is nil for handlers that changes of other objects do not trigger.
+	// Track reads an object whose later changes trigger the handler. It is nil for handlers that aren't triggered in this way.
 	Track func(ctx context.Context, obj client.Object) error
-	// Notify posts an Event about another object, or about Object if about is nil.
+	// Notify posts an Event about the given object, or about Object if about is nil.
 	Notify func(about client.Object, eventType, reason, action, note string, args ...any)
 
 	// Result is set by the handler; nil if there is none.
 	Result any
 	// SubHandlers are set by the handler. The engine calls them after the handler has returned.
 	SubHandlers []SubHandler
-	// SubFinished reports whether a declared sub-handler needs no call: it has finished, or its filters do not match.
+	// SubFinished reports whether a declared sub-handler needs no call, because it has finished or its filters don't match.
 	SubFinished func(SubHandler) bool
 	// AwaitsSubs is set by a handler that must be called again when its sub-handlers have finished.
 	AwaitsSubs bool
-	// SkipsDeletion is true if the handler is not called for objects that are being deleted.
+	// SkipsDeletion is true if the handler isn't called for objects that are being deleted.
 	SkipsDeletion bool
 	// Requeue is set by a reconcile handler that asks for its next call.
 	Requeue Requeue
 }
 
-// Requeue is a reconcile handler's request for its next call.
+// Requeue is how a reconcile handler asks for its next call.
 type Requeue struct {
-	// After is the time until the next call; 0 if the handler did not ask for one.
+	// After is the time until the next call; 0 if the handler didn't ask for one.
 	After time.Duration
-	// RateLimited asks for the next call after the backoff, although the handler has not failed.
+	// RateLimited asks for the next call after the backoff, although the handler hasn't failed.
 	RateLimited bool
-	// Priority is the priority of the next call in the queue, also after an error. If it is nil, the priority stays as it is.
+	// Priority is the next call's priority in the queue, even after an error. If it is nil, the priority stays as it is.
 	Priority *int
 }
 
-// View is the state of an object that handlers receive. One view can be used for several attempts.
+// View is the state of an object that handlers receive. One view can serve several attempts.
 type View struct {
 	// Object is copied for each attempt.
 	Object client.Object
@@ -188,11 +191,12 @@ type View struct {
 	Latest           func() client.Object
 	Notify           func(about client.Object, eventType, reason, action, note string, args ...any)
 
-	// Fill sets Old, Handled, ConditionOptions, Latest and Notify before the first request is made, because most views need none. It is optional.
+	// Fill sets Old, Handled, ConditionOptions, Latest and Notify when the first request is made, because most views never need them. It is
+	// optional.
 	Fill func(*View)
 
 	predicateRequest *Request
-	predicateObject  client.Object // for which predicateRequest was created
+	predicateObject  client.Object // the object for which predicateRequest was created
 }
 
 // NewRequest returns the request for one attempt of a handler.
@@ -208,8 +212,8 @@ func (v *View) NewRequest(id string, h *Handler, attempt progress.Attempt) *Requ
 	return req
 }
 
-// PredicateRequest returns the request that the predicates of all handlers share. The first call for an Object creates it; the other
-// fields must not be changed between the calls for an Object. PredicateRequest is not safe for concurrent use.
+// PredicateRequest returns the request that all handlers' predicates share. It is created when PredicateRequest is first called for an
+// Object. As long as Object stays the same, the other fields must, too. PredicateRequest is not safe for concurrent use.
 func (v *View) PredicateRequest() *Request {
 	if v.predicateRequest == nil || v.predicateObject != v.Object {
 		v.predicateRequest, v.predicateObject = v.newRequest(), v.Object
@@ -235,7 +239,7 @@ func (v *View) newRequest() *Request {
 	return req
 }
 
-// withoutConditions returns the diff without the transitions of conditions, because handlers receive only fields of the object.
+// withoutConditions removes the transitions of conditions from a diff, because handlers receive only fields of the object.
 func withoutConditions(d diff.Diff) diff.Diff {
 	out := slices.DeleteFunc(slices.Clone(d), IsOfConditions)
 	for i, item := range out {
@@ -248,7 +252,7 @@ func withoutConditions(d diff.Diff) diff.Diff {
 	return out
 }
 
-// IsOfConditions reports whether a difference is a transition of a condition.
+// IsOfConditions reports whether a difference is a condition's transition.
 func IsOfConditions(item diff.Item) bool {
 	return len(item.Path) > 0 && item.Path[0] == essence.ConditionsKey
 }
@@ -261,15 +265,15 @@ type AttemptInfo struct {
 	Handler string
 	Reason  string
 	Attempt progress.Attempt
-	// CycleStarted is the time when the cycle began; zero for handlers without a cycle.
+	// CycleStarted is when the cycle began. It is zero for handlers without a cycle.
 	CycleStarted time.Time
 }
 
-// AttemptHook is called before each attempt. The attempt uses the returned context, and calls the returned function with its outcome. Both results may be
-// nil.
+// AttemptHook is called before each attempt. The attempt uses the returned context, and passes its outcome to the returned function. Both
+// results may be nil.
 type AttemptHook func(ctx context.Context, a AttemptInfo) (context.Context, func(progress.Outcome))
 
-// Hooks are the hooks of an operator for the objects of one kind.
+// Hooks are an operator's hooks for the objects of one kind.
 type Hooks struct {
 	Kind schema.GroupVersionKind
 	Each []AttemptHook
@@ -278,8 +282,8 @@ type Hooks struct {
 // exited is the outcome that hooks receive if an attempt neither returns nor panics.
 var exited = progress.Outcome{Err: errors.New("attempt ended its goroutine without returning"), Attempted: true}
 
-// Begin calls the hooks before an attempt for an object. The caller must use the returned context for the attempt and for its sub-handlers, and must call
-// end with the outcome. Only the first call of end has an effect.
+// Begin calls the hooks before an attempt for an object. The caller must use the returned context for the attempt and its sub-handlers, and
+// must call end with the outcome. Only the first call of end counts.
 func (h *Hooks) Begin(ctx context.Context, obj client.Object, info AttemptInfo) (attemptCtx context.Context, end func(progress.Outcome)) {
 	if h == nil || len(h.Each) == 0 {
 		return ctx, func(progress.Outcome) {}

@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// reasonLogging is the reason of the Events for log lines, as in kopf.
+// reasonLogging is the reason of Events for log lines, as in kopf.
 const reasonLogging = "Logging"
 
-// WithLogEvents returns a function that calls do with a logger that also posts Events: errors, and the lines at V(0).
+// WithLogEvents returns a function that calls do with a logger that also posts Events, for errors and for lines at V(0).
 func WithLogEvents(do func(context.Context, *Request) error) func(context.Context, *Request) error {
 	return func(ctx context.Context, req *Request) error {
 		logger := log.FromContext(ctx)
@@ -31,8 +31,8 @@ func WithLogEvents(do func(context.Context, *Request) error) func(context.Contex
 	}
 }
 
-// eventSink is a log sink that also posts errors and the lines at V(0) as Events about the object. The Events have the values of the line, and not
-// the values of the logger.
+// eventSink is a log sink that also posts errors and lines at V(0) as Events about the object. The Events include the values of the line,
+// but not those of the logger.
 type eventSink struct {
 	logr.LogSink
 	post func(eventType, note string)

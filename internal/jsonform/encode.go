@@ -12,16 +12,16 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth limits the nesting of values, as in encoding/json when it decodes. A map may contain itself.
+// maxDepth limits how deep values may be nested, because a map may contain itself. The limit is the same as when encoding/json decodes.
 const maxDepth = 10000
 
 var errTooDeep = errors.New("the value is nested too deeply, or contains itself")
 
-// Encode encodes a value like encoding/json: compact, and with sorted keys. It does not escape the characters < > &. Types other than those of
-// decoded JSON are encoded by encoding/json.
+// Encode encodes a value like encoding/json: compact, and with sorted keys. It doesn't escape the characters < > &. Types that don't occur
+// in decoded JSON are left to encoding/json.
 func Encode(value any) ([]byte, error) { return encoder{}.encode(value) }
 
-// EncodeASCII encodes a value like [Encode], and escapes all characters other than ASCII.
+// EncodeASCII is like [Encode], but escapes all characters other than ASCII.
 func EncodeASCII(value any) ([]byte, error) { return encoder{ascii: true}.encode(value) }
 
 type encoder struct {
@@ -88,7 +88,7 @@ func (e encoder) appendList(out []byte, items []any, depth int) (_ []byte, err e
 	return append(out, ']'), nil
 }
 
-// appendOther appends a value that encoding/json encodes.
+// appendOther lets encoding/json encode a value.
 func (e encoder) appendOther(out []byte, value any) ([]byte, error) {
 	var encoded bytes.Buffer
 	standard := json.NewEncoder(&encoded)
@@ -110,10 +110,10 @@ func (e encoder) appendOther(out []byte, value any) ([]byte, error) {
 	return out, nil
 }
 
-// appendString appends a string with the escapes of encoding/json. Invalid UTF-8 becomes the replacement character.
+// appendString appends a string with the same escapes as encoding/json. Invalid UTF-8 becomes the replacement character.
 func (e encoder) appendString(out []byte, text string) []byte {
 	out = append(out, '"')
-	start := 0 // the index of the first character that is not appended yet
+	start := 0 // index of the first character that is not appended yet
 	for i := 0; i < len(text); {
 		if b := text[i]; b >= ' ' && b < utf8.RuneSelf && b != '"' && b != '\\' {
 			i++
@@ -129,12 +129,11 @@ func (e encoder) appendString(out []byte, text string) []byte {
 	return append(append(out, text[start:]...), '"')
 }
 
-// mustEscape reports whether a character with the given number of bytes must be escaped. It is called for characters other than plain ASCII.
+// mustEscape reports whether to escape a character with the given number of bytes. It isn't called for plain ASCII.
 func (e encoder) mustEscape(r rune, size int) bool {
 	return e.ascii || r < utf8.RuneSelf || r == utf8.RuneError && size == 1 || r == '\u2028' || r == '\u2029'
 }
 
-// appendEscape appends the escape of a character.
 func appendEscape(out []byte, r rune) []byte {
 	if i := strings.IndexRune("\"\\\b\f\n\r\t", r); i >= 0 {
 		return append(out, '\\', `"\bfnrt`[i])

@@ -7,16 +7,16 @@ import (
 	"sync/atomic"
 )
 
-// Map is a map that is safe for concurrent use. The zero Map is empty. While it is empty, reading it takes no lock.
+// Map is a map that is safe for concurrent use. The zero Map is empty. Reading an empty Map doesn't take a lock.
 //
-// Goroutines share the values. The fields or items of a stored value must not be changed: store another value instead.
+// Goroutines share the values, so don't change the fields or items of a stored value. Store a new value instead.
 type Map[K comparable, V any] struct {
 	count  atomic.Int64
 	mu     sync.Mutex
 	values map[K]V
 }
 
-// Get returns the value of a key; the zero value if there is none.
+// Get returns a key's value, or the zero value if there is none.
 func (m *Map[K, V]) Get(key K) (value V) {
 	if m.Len() == 0 {
 		return value
@@ -31,7 +31,7 @@ func (m *Map[K, V]) Set(key K, value V) {
 	m.Update(key, func(V, bool) (V, bool) { return value, true })
 }
 
-// Take removes the value of a key and returns it; the zero value if there is none.
+// Take removes a key and returns its value, or the zero value if there is none.
 func (m *Map[K, V]) Take(key K) (value V) {
 	if m.Len() == 0 {
 		return value
@@ -43,8 +43,8 @@ func (m *Map[K, V]) Take(key K) (value V) {
 	return value
 }
 
-// Update stores the value that change returns for the stored value of a key. If keep is false, Update removes the key. It locks the map for the call, so change must
-// not use the map, except for Len.
+// Update replaces a key's value with the one that change returns. If keep is false, it removes the key. Update locks the map during the
+// call, so change must not use the map, except for Len.
 func (m *Map[K, V]) Update(key K, change func(stored V, found bool) (next V, keep bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,13 +20,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
-// HasOwnCache reports whether the operator does not use the cache of the manager, whose namespaces and selectors are fixed.
+// HasOwnCache reports whether the operator needs its own cache, because the namespaces and selectors of the manager's cache are fixed.
 func (r *Runtime) HasOwnCache() bool {
 	return r.Namespaces != nil || r.WatchSelector != nil || r.Ring != nil
 }
 
-// CachedNamespaces returns the namespaces to which the cache of a kind is restricted, or nil if the cache is cluster-wide. For the zero GroupVersionKind, it
-// returns the default namespaces of the cache. atRunTime is true for a kind with a cache of its own.
+// CachedNamespaces returns the namespaces to which a kind's cache is restricted, or nil if the cache is cluster-wide. For the zero
+// GroupVersionKind, it returns the cache's default namespaces. atRunTime is true for a kind with its own cache.
 func (r *Runtime) CachedNamespaces(gvk schema.GroupVersionKind, atRunTime bool) (namespaces []string) {
 	if !atRunTime && !r.HasOwnCache() {
 		return watchcheck.CacheNamespaces(r.Manager.GetCache(), gvk)
@@ -43,8 +43,8 @@ func (r *Runtime) CachedNamespaces(gvk schema.GroupVersionKind, atRunTime bool) 
 	return slices.Sorted(maps.Keys(configs))
 }
 
-// StartCache returns the cache of the fixed kinds: the cache of the manager, or a cache of the operator, which runs until stop is called. After Warmup, it is the
-// filled cache.
+// StartCache returns the cache of the fixed kinds: the manager's cache, or one that belongs to the operator and runs until stop is called.
+// After Warmup, it is the filled cache.
 func (r *Runtime) StartCache(ctx context.Context, kinds []Kind) (objects cache.Cache, stop func(), err error) {
 	if !r.HasOwnCache() {
 		return r.Manager.GetCache(), func() {}, nil
@@ -69,7 +69,7 @@ func (r *Runtime) StartCache(ctx context.Context, kinds []Kind) (objects cache.C
 	return objects, func() { stopReading(); cancel(); ended.Wait(); release() }, nil
 }
 
-// OwnCacheOptions returns the options for a cache of the operator.
+// OwnCacheOptions returns the options for the operator's own caches.
 func (r *Runtime) OwnCacheOptions(ctx context.Context) cache.Options {
 	options := r.CacheOptions
 	testhook.ChangeCacheOptions(ctx, &options)
@@ -92,10 +92,10 @@ func (r *Runtime) OwnCacheOptions(ctx context.Context) cache.Options {
 	return options
 }
 
-// newKindCache returns a cache for the objects of one kind and of its related kinds. The caller must call release after the cache has stopped.
+// newKindCache returns a cache for one kind and its related kinds. The caller must call release after the cache has stopped.
 func (r *Runtime) newKindCache(ctx context.Context, kind *Kind) (objects cache.Cache, release func(), err error) {
 	options := r.OwnCacheOptions(ctx)
-	// cache.New fails if a kind of ByObject is not served.
+	// cache.New fails if the API server doesn't serve a kind in ByObject.
 	options.ByObject = maps.Clone(options.ByObject)
 	maps.DeleteFunc(options.ByObject, func(obj client.Object, _ cache.ByObject) bool {
 		gvk, err := apiutil.GVKForObject(obj, options.Scheme)
@@ -155,7 +155,7 @@ func (r *Runtime) selectObjects(options *cache.Options, kinds ...engine.Kind) {
 	}
 }
 
-// selectorOf returns the label selector for the watch of a kind, or nil for all objects.
+// selectorOf returns the label selector for a kind's watch, or nil for all objects.
 func (r *Runtime) selectorOf(kind *engine.Kind) labels.Selector {
 	ofShard := r.Ring.Labels(kind)
 	if ofShard == nil {
@@ -164,7 +164,7 @@ func (r *Runtime) selectorOf(kind *engine.Kind) labels.Selector {
 	return bothSelectors(r.WatchSelector, ofShard)
 }
 
-// selects returns a function that reports whether the watch of a kind delivers an object.
+// selects returns a function that reports whether a kind's watch delivers an object.
 func (r *Runtime) selects(kind *engine.Kind) func(client.Object) bool {
 	byLabel, of := r.selectorOf(kind), *kind
 	return func(obj client.Object) bool {
@@ -172,7 +172,7 @@ func (r *Runtime) selects(kind *engine.Kind) func(client.Object) bool {
 	}
 }
 
-// selectInNamespaces adds a selector to the selectors of single namespaces, because these have precedence over the selector of the kind.
+// selectInNamespaces adds a selector to those of single namespaces, because these take precedence over the kind's selector.
 func selectInNamespaces(selector labels.Selector, configs, defaults map[string]cache.Config) map[string]cache.Config {
 	if configs == nil {
 		configs = defaults

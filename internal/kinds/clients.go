@@ -13,7 +13,7 @@ import (
 type Clients struct {
 	mu            sync.Mutex
 	routed        *watching.Client         // reads each kind from the cache that contains it
-	byDeclaration map[any]*watching.Client // of kinds with caches of their own
+	byDeclaration map[any]*watching.Client // those of kinds with their own caches
 }
 
 // Shared returns the client that all kinds share.
@@ -26,12 +26,12 @@ func (c *Clients) Shared(mgr manager.Manager) *watching.Client {
 	return c.routed
 }
 
-// NewForKind returns a client for a kind with a cache of its own. The client also reads the related kinds from that cache.
+// NewForKind returns a client for a kind with its own cache, from which the client also reads the related kinds.
 func (c *Clients) NewForKind(mgr manager.Manager) *watching.Client {
 	return watching.NewClient(c.Shared(mgr), mgr.GetAPIReader(), mgr.GetScheme())
 }
 
-// Of returns the client of a declaration of a kind with a cache of its own. The declaration must be comparable.
+// Of returns the client for the declaration of a kind with its own cache. The declaration must be comparable.
 func (c *Clients) Of(mgr manager.Manager, declaration any) *watching.Client {
 	created := c.NewForKind(mgr)
 	c.mu.Lock()
@@ -46,7 +46,7 @@ func (c *Clients) Of(mgr manager.Manager, declaration any) *watching.Client {
 	return created
 }
 
-// Client returns the client for handlers. If the operator has caches of its own, the client reads the kinds of these caches from them.
+// Client returns the client for handlers. If the operator has its own caches, the client reads from them whatever kinds they contain.
 func (r *Runtime) Client() client.Client {
 	if !r.HasDynamicKinds && !r.HasOwnCache() {
 		return r.Manager.GetClient()

@@ -11,15 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// ClusterManager is the manager for one of several clusters of a process. Its cache can live longer than the operator. The module contrib/multicluster
+// ClusterManager is the manager for one of the clusters of a process. Its cache can outlive the operator. The module contrib/multicluster
 // implements it.
 type ClusterManager interface {
 	manager.Manager
 	ClusterName() string
 }
 
-// ControllerName returns the name of a controller for metrics and logs. The name begins with the name of the cluster if the process has several
-// clusters.
+// ControllerName returns a controller's name for metrics and logs. If the process has several clusters, it starts with the cluster's name.
 func ControllerName(mgr manager.Manager, name string) string {
 	if m, ok := mgr.(ClusterManager); ok {
 		return m.ClusterName() + "/" + name
@@ -27,8 +26,8 @@ func ControllerName(mgr manager.Manager, name string) string {
 	return name
 }
 
-// handlersEndWith returns the cache for the sources of an operator. If the cache can live longer than the operator, stop removes the event handlers of the
-// sources. The cache then no longer calls index functions and map functions of the operator.
+// handlersEndWith returns the cache for an operator's sources. If the cache can outlive the operator, stop removes the sources' event
+// handlers. After that, the cache doesn't call the operator's index functions and map functions any more.
 func handlersEndWith(mgr manager.Manager, objects cache.Cache) (sources cache.Cache, stop func()) {
 	if _, ok := mgr.(ClusterManager); !ok {
 		return objects, func() {}
@@ -64,7 +63,7 @@ func (c *sourceCache) removeHandlers() {
 	defer c.mu.Unlock()
 	c.stopped = true
 	for _, one := range c.added {
-		_ = one.informer.RemoveEventHandler(one.registration) // the removal fails only if the informer has stopped
+		_ = one.informer.RemoveEventHandler(one.registration) // this fails only if the informer has stopped
 	}
 	c.added = nil
 }
@@ -74,7 +73,7 @@ type sourceInformer struct {
 	of *sourceCache
 }
 
-// AddEventHandlerWithOptions implements [cache.Informer]. Sources of controller-runtime use only this method.
+// AddEventHandlerWithOptions implements [cache.Informer]. It is the only such method that controller-runtime's sources use.
 func (i *sourceInformer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	i.of.mu.Lock()
 	defer i.of.mu.Unlock()
@@ -88,7 +87,8 @@ func (i *sourceInformer) AddEventHandlerWithOptions(handler toolscache.ResourceE
 	return registration, err
 }
 
-// endingWith returns a copy of an HTTP client for functions of client-go that take no context. A request without a context of its own ends with ctx.
+// endingWith copies an HTTP client for client-go functions that don't take a context. If a request's context can't be cancelled, ctx
+// cancels the request.
 func endingWith(ctx context.Context, c *http.Client) *http.Client {
 	ending := *c
 	next := ending.Transport
@@ -100,7 +100,7 @@ func endingWith(ctx context.Context, c *http.Client) *http.Client {
 }
 
 type endingTransport struct {
-	ctx  context.Context //nolint:containedctx // for requests without a context
+	ctx  context.Context //nolint:containedctx // for requests whose context can't be cancelled
 	next http.RoundTripper
 }
 

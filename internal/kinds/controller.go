@@ -17,7 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 )
 
-// newController returns the controller of the unit with its sources. It does not start the controller.
+// newController returns the unit's controller with its sources. It doesn't start the controller.
 func (u *Unit) newController(ctx context.Context) (controller.Controller, error) {
 	e, kind, options := u.engine, &u.kind, u.kind.Controller
 	options.Reconciler = testhook.WrapReconciler(ctx, e, e)
@@ -37,7 +37,7 @@ func (u *Unit) newController(ctx context.Context) (controller.Controller, error)
 		options.RateLimiter = e.QueueRateLimiter(options.RateLimiter)
 	}
 	if options.SkipNameValidation == nil {
-		// A process can run several operators with the same controller names one after the other, for example in tests.
+		// A process can run several operators with the same controller names, one after the other, for example in tests.
 		options.SkipNameValidation = new(true)
 	}
 	if options.LogConstructor == nil {
@@ -60,7 +60,7 @@ func (u *Unit) newController(ctx context.Context) (controller.Controller, error)
 	})
 	indexed := func() {
 		if warmer != nil {
-			e.PruneIndexes() // objects may have been deleted between the end of the warmer and the start of the source
+			e.PruneIndexes() // objects may have been deleted after the warmer had ended and before the source started
 		}
 		u.indexesSynced()
 	}
@@ -86,7 +86,7 @@ func (u *Unit) newController(ctx context.Context) (controller.Controller, error)
 	return c, nil
 }
 
-// DefaultConcurrency is the number of workers of a kind.
+// DefaultConcurrency is how many workers a kind has by default.
 const DefaultConcurrency = 16
 
 // These constants limit the default backoff for each object after errors of the API server.
@@ -95,7 +95,7 @@ const (
 	lastBackoff  = 2 * time.Minute
 )
 
-// newLogConstructor returns the default LogConstructor of a controller.
+// newLogConstructor returns a controller's default LogConstructor.
 func newLogConstructor(e *engine.Engine) func(*reconcile.Request) logr.Logger {
 	base := lazylog.New(e.Log.WithValues("controller", e.Name, "kind", e.GVK.Kind))
 	return func(req *reconcile.Request) logr.Logger {

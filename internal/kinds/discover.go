@@ -11,8 +11,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/served"
 )
 
-// Discover looks up the kinds in the API server, and sets HasStatus and Namespaced of each kind. It returns an error if the API server does not serve a kind or a
-// related kind, or serves it without required verbs or fields.
+// Discover looks up the kinds on the API server, and sets their HasStatus and Namespaced. It returns an error if the API server doesn't
+// serve a kind or a related kind, or if required verbs or fields are missing.
 func (r *Runtime) Discover(ctx context.Context, kinds []Kind) error {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(r.Manager.GetConfig(), endingWith(ctx, r.Manager.GetHTTPClient()))
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *Runtime) Discover(ctx context.Context, kinds []Kind) error {
 	return nil
 }
 
-// storages returns what stores state on the objects of a kind. With a remote, the operator stores nothing on them.
+// storages returns what stores state on the objects of a kind. With a remote, nothing does.
 func (r *Runtime) storages(kind *Kind) (all []any) {
 	if r.Settings.Remote != nil {
 		return nil
@@ -57,9 +57,9 @@ func (r *Runtime) storages(kind *Kind) (all []any) {
 	return all
 }
 
-// warnAboutFields logs a message for each handler field that the schema of the kind lacks, and for each compared value that a field cannot
-// have. It is for kinds without a Go type. It returns no errors, because the schema can change while the operator runs. It waits for the schema, so the caller must
-// run it in the background.
+// warnAboutFields is for kinds without a Go type. It logs a message for each handler field that the kind's schema lacks, and for each
+// compared value that a field can't have. These aren't errors, because the schema can change while the operator runs. It waits for the
+// schema, so run it in the background.
 func (r *Runtime) warnAboutFields(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind, check fieldCheck) {
 	logger := r.Manager.GetLogger().WithValues("kind", gvk.Kind)
 	published, err := served.AwaitSchema(ctx, client, gvk)

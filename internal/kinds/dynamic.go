@@ -23,18 +23,18 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
-// These constants control when the operator discovers the served kinds.
+// These constants control how often the operator discovers the served kinds.
 const (
 	discoveryInterval       = time.Minute
 	discoveryIntervalNoCRDs = 10 * time.Second // if the operator may not watch CustomResourceDefinitions
 )
 
-// discoveryDelays are the delays between the discoveries after an event of a CustomResourceDefinition. The API server begins or ceases to serve a kind up
-// to some seconds after its definition has changed.
+// discoveryDelays are the delays between discoveries after an event of a CustomResourceDefinition. After a definition has changed, it can
+// take some seconds until the API server starts or stops serving the kind.
 var discoveryDelays = []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}
 
-// Dynamic starts the controller of a kind when the API server serves the kind, and stops the controller when the API server no longer serves it. Only
-// the goroutine of Run may use the fields.
+// Dynamic starts a kind's controller when the API server serves the kind, and stops it when the API server no longer does. Only the
+// goroutine of Run may use the fields.
 type Dynamic struct {
 	runtime   *Runtime
 	settings  engine.Settings
@@ -43,28 +43,27 @@ type Dynamic struct {
 	indexes   *operator.Gate            // gate of the fixed kinds
 	declared  []Kind                    // kinds of WhenServed
 	selectors []Selector                // declarations of ForKinds
-	selected  map[selectedKind]*Kind    // kinds of ForKinds; the value is nil for an invalid declaration
+	selected  map[selectedKind]*Kind    // kinds of ForKinds; nil for an invalid declaration
 	reported  map[string]bool           // messages that the last discovery has logged or repeated
 	crdsKnown bool                      // the operator receives events of CustomResourceDefinitions
-	warms     bool                      // only fills caches and indexes, because the replica waits for leadership
+	warms     bool                      // only fill caches and indexes, because the replica waits for leadership
 }
 
-// A Selector declares the kinds that it selects among the served kinds.
+// A Selector picks kinds from the served ones and declares them.
 type Selector interface {
-	// Choose returns the selected kinds. problems are ambiguous patterns, and faults of the function of the user.
+	// Choose returns the selected kinds. problems are ambiguous patterns, and faults of the user's function.
 	Choose(served []watching.Resource) (kinds []watching.Resource, problems []error)
 	// Declare returns the declaration of a selected kind.
 	Declare(watching.Resource) (*Kind, error)
 	String() string
 }
 
-// A selectedKind is a kind that a selector has selected.
 type selectedKind struct {
 	selector Selector
 	gvk      schema.GroupVersionKind
 }
 
-// NewDynamic returns the kinds that come and go: kinds of WhenServed, and those of the selectors. It returns nil if the operator has only
+// NewDynamic returns the kinds that come and go: those of WhenServed and those of the selectors. It returns nil if the operator has only
 // fixed kinds, which the API server must serve.
 func (r *Runtime) NewDynamic(settings engine.Settings, fixed, declared []Kind, selectors []Selector) (*Dynamic, error) {
 	if !r.HasDynamicKinds {
@@ -85,7 +84,7 @@ func (r *Runtime) NewDynamic(settings engine.Settings, fixed, declared []Kind, s
 	return d, nil
 }
 
-// Run starts and stops kinds until the context is cancelled. The workers of the kinds wait for the gate of the indexes of the fixed kinds.
+// Run starts and stops kinds until the context is cancelled. Their workers wait for the gate of the fixed kinds' indexes.
 func (d *Dynamic) Run(ctx context.Context, indexes *operator.Gate) error {
 	d.indexes = indexes
 	events := make(chan bool, 1)
@@ -111,7 +110,7 @@ func (d *Dynamic) Run(ctx context.Context, indexes *operator.Gate) error {
 				if wait = d.interval(); !discovered {
 					discovered = true
 					d.runtime.discovering.Store(false)
-					d.kindsChanged(ctx, -1) // see OperatorStarting
+					d.kindsChanged(ctx, -1) // see testhook.Observer.OperatorStarting
 				}
 			}
 			if len(delays) > 0 {
@@ -126,7 +125,7 @@ func (d *Dynamic) Run(ctx context.Context, indexes *operator.Gate) error {
 	return nil
 }
 
-// interval returns the time until the next discovery without an event.
+// interval returns how long to wait for the next discovery if there is no event.
 func (d *Dynamic) interval() time.Duration {
 	wait := discoveryIntervalNoCRDs
 	if d.crdsKnown {
@@ -140,13 +139,13 @@ func (d *Dynamic) interval() time.Duration {
 	return wait
 }
 
-// watchDefinitions sends true after an event of a CustomResourceDefinition, and false if the operator cannot watch CustomResourceDefinitions. It does not
-// block: it drops a value if the receiver has not received the previous one.
+// watchDefinitions sends true after an event of a CustomResourceDefinition, and false if the operator can't watch them. It doesn't block:
+// if the previous value is still waiting, the new one is dropped.
 func (d *Dynamic) watchDefinitions(ctx context.Context, events chan<- bool) {
 	send := func(known bool) {
 		select {
 		case events <- known:
-		default: // the receiver has not received the previous value yet
+		default: // the previous value is still waiting
 		}
 	}
 	direct, err := client.NewWithWatch(d.runtime.Manager.GetConfig(), client.Options{HTTPClient: d.runtime.Manager.GetHTTPClient(), Scheme: d.runtime.Manager.GetScheme(), Mapper: d.runtime.Manager.GetRESTMapper()})
@@ -175,7 +174,7 @@ func (d *Dynamic) watchDefinitions(ctx context.Context, events chan<- bool) {
 
 func (d *Dynamic) log() logr.Logger { return d.settings.Log }
 
-// update starts the kinds that the API server serves, and stops the others. It returns false if the discovery has failed.
+// update starts the kinds that the API server serves, and stops the others. It returns false if the discovery failed.
 func (d *Dynamic) update(ctx context.Context) bool {
 	served, failed, err := watching.Served(ctx, d.discovery)
 	if err != nil {
@@ -215,7 +214,7 @@ func (d *Dynamic) isRunning(kind schema.GroupKind) bool {
 	return false
 }
 
-// hasFailed reports whether the discovery of any version of the group has failed. The preferred version of a kind may then be unknown.
+// hasFailed reports whether the discovery of any version of the group failed. If so, we may not know a kind's preferred version.
 func hasFailed(failed map[schema.GroupVersion]error, group string) bool {
 	for gv := range failed {
 		if gv.Group == group {
@@ -225,8 +224,8 @@ func hasFailed(failed map[schema.GroupVersion]error, group string) bool {
 	return false
 }
 
-// desired returns the declared and selected kinds that are served, the declared kinds that are served but cannot be watched, and the number of declarations
-// that wait for a kind.
+// desired returns the declared and selected kinds that are served, the declared kinds that are served but can't be watched, and the number
+// of declarations that wait for a kind.
 func (d *Dynamic) desired(served []watching.Resource) (desired map[schema.GroupVersionKind]*Kind, unwatchable []schema.GroupVersionKind, waiting int) {
 	desired = map[schema.GroupVersionKind]*Kind{}
 	watchable := map[schema.GroupVersionKind]bool{} // contains all served kinds
@@ -290,7 +289,7 @@ func (d *Dynamic) desired(served []watching.Resource) (desired map[schema.GroupV
 	return desired, unwatchable, waiting
 }
 
-// declare returns the declaration of a selected kind, or nil if the declaration is invalid. It calls the function of ForKinds once for each kind.
+// declare returns the declaration of a selected kind, or nil if it is invalid. The function of ForKinds is called only once per kind.
 func (d *Dynamic) declare(s Selector, r watching.Resource) *Kind {
 	key := selectedKind{s, r.GroupVersionKind}
 	if one, known := d.selected[key]; known {
@@ -305,9 +304,9 @@ func (d *Dynamic) declare(s Selector, r watching.Resource) *Kind {
 	return one
 }
 
-// start starts the controller of a kind, unless it has failed not long ago.
+// start starts a kind's controller, unless it has failed not long ago.
 func (d *Dynamic) start(ctx context.Context, one Kind) {
-	d.kindsChanged(ctx, 1) // before this function returns
+	d.kindsChanged(ctx, 1) // must happen before this function returns
 	started := d.runtime.Units.Start(ctx, one.GVK, func(ctx context.Context) error {
 		defer d.kindsChanged(ctx, -1)
 		err := d.runKind(ctx, one)
@@ -330,8 +329,8 @@ func (d *Dynamic) kindsChanged(ctx context.Context, by int) {
 	}
 }
 
-// runKind handles the objects of a kind until the context is cancelled. The kind has its own cache: the sources of a shared cache would wait for all its
-// informers, and an informer without permissions never syncs.
+// runKind handles the objects of a kind until the context is cancelled. The kind has its own cache, because the sources of a shared cache
+// would wait for all its informers, and an informer without permissions never syncs.
 func (d *Dynamic) runKind(ctx context.Context, one Kind) error {
 	kinds := []Kind{one}
 	if err := d.runtime.Discover(ctx, kinds); err != nil {
@@ -351,7 +350,7 @@ func (d *Dynamic) runKind(ctx context.Context, one Kind) error {
 	}
 	defer releaseCache()
 	defer kinds[0].ClearIndexes() // after the cache has stopped
-	// The cache ends after the controller, and its goroutines end before runKind returns.
+	// The cache stops after the controller, and runKind waits for the cache's goroutines.
 	cacheCtx, stopCache := context.WithCancel(context.WithoutCancel(ctx))
 	var cacheEnded sync.WaitGroup
 	defer cacheEnded.Wait()
@@ -384,19 +383,19 @@ func (d *Dynamic) runKind(ctx context.Context, one Kind) error {
 	defer testhook.EnginesEnded(ctx, []*engine.Engine{unit.engine})
 	defer remove()
 	for _, namespace := range d.runtime.PauseScopes() {
-		unit.engine.PauseChanged(namespace) // a pause may have begun
+		unit.engine.PauseChanged(namespace) // the namespace may already be paused
 	}
 	return unit.Run(ctx)
 }
 
-// These errors are the reasons why a kind is not ready.
+// These errors say why a kind is not ready.
 var (
 	errStarting     = errors.New("the operator is starting: its caches have not synced yet")
 	errNotSynced    = errors.New("the cache of the kind has not synced yet")
 	errNotWatchable = errors.New("the API server cannot list or watch the kind: remove its declaration")
 )
 
-// NotReady returns the reasons why kinds are not ready, sorted by kind.
+// NotReady says why kinds are not ready, sorted by kind.
 func (r *Runtime) NotReady() (errs []error) {
 	if r.isPreparing.Load() || r.discovering.Load() {
 		return []error{errStarting}

@@ -17,7 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
-// eventNamespacesInterval is the interval at which an operator with WithNamespaces compares its namespaces with the watched namespaces, in memory.
+// eventNamespacesInterval is how often an operator with WithNamespaces compares its namespaces with the watched ones. It does so in memory.
 const eventNamespacesInterval = time.Second
 
 // eventWatches are the watches of one OnEventAbout handler: one for each kind of About and each namespace.
@@ -30,13 +30,13 @@ type eventWatches struct {
 	running map[watchedEvents]*eventwatch.Watcher
 }
 
-// watchedEvents are the Events that one watch delivers.
+// watchedEvents says which Events a watch delivers.
 type watchedEvents struct {
 	namespace string // empty for all namespaces
 	about     schema.GroupVersionKind
 }
 
-// prepareEventWatches returns the watches of the OnEventAbout handlers. It starts nothing.
+// prepareEventWatches returns the watches of the OnEventAbout handlers. It doesn't start them.
 func (u *Unit) prepareEventWatches() (watches []*eventWatches, err error) {
 	e := u.engine
 	for _, s := range u.kind.Events {
@@ -51,11 +51,11 @@ func (u *Unit) prepareEventWatches() (watches []*eventWatches, err error) {
 	return watches, nil
 }
 
-// run watches the Events until the context ends.
+// run watches the Events until the context is cancelled.
 func (w *eventWatches) run(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
-	if w.selection.Since > 0 { // see namespaces
+	if w.selection.Since > 0 { // the method namespaces explains why
 		select {
 		case <-w.unit.observed:
 		case <-ctx.Done():
@@ -104,7 +104,7 @@ func (w *eventWatches) run(ctx context.Context) {
 	}
 }
 
-// runOne runs one watch until the context ends.
+// runOne runs one watch until the context is cancelled.
 func (w *eventWatches) runOne(ctx context.Context, events watchedEvents) {
 	options := w.options
 	options.Namespace, options.Kind, options.Group = events.namespace, events.about.Kind, events.about.Group
@@ -120,8 +120,9 @@ func (w *eventWatches) runOne(ctx context.Context, events watchedEvents) {
 	}
 }
 
-// namespaces returns the namespaces whose Events are watched. "" means all namespaces. With Since, the watch of a namespace begins after the operator has
-// observed its objects: the annotation contains the newest handled Event, so no Event may arrive before its object.
+// namespaces returns the namespaces whose Events are watched; "" means all of them. With Since, a namespace is only watched once the
+// operator has observed its objects. An annotation on the object records the newest handled Event, so no Event may arrive before its
+// object.
 func (w *eventWatches) namespaces() []string {
 	namespaces, set := w.unit.eventNamespaces(), w.unit.runtime.Namespaces
 	if w.selection.Since == 0 || set == nil || !w.unit.engine.Namespaced {
@@ -130,7 +131,6 @@ func (w *eventWatches) namespaces() []string {
 	return slices.DeleteFunc(namespaces, func(namespace string) bool { return !set.Handles(namespace) })
 }
 
-// status returns the state of a watch.
 func (w *eventWatches) status(events watchedEvents) (status eventwatch.Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,7 +140,7 @@ func (w *eventWatches) status(events watchedEvents) (status eventwatch.Status) {
 	return status
 }
 
-// problems returns the watches that the API server rejects, and errors for other watches that have not listed the Events yet.
+// problems returns the watches that the API server rejects, and errors for other watches that haven't listed the Events yet.
 func (w *eventWatches) problems() (problems []watchcheck.Problem, unlisted []error) {
 	for _, namespace := range w.namespaces() {
 		for _, gvk := range w.selection.Kinds {
@@ -159,7 +159,7 @@ func (w *eventWatches) problems() (problems []watchcheck.Problem, unlisted []err
 
 var eventKind = corev1.SchemeGroupVersion.WithKind("Event")
 
-// errUnlisted returns the error of a watch that has not listed the Events about a kind. err is the error of the last request; nil if there is none.
+// errUnlisted returns the error for a watch that hasn't listed the Events about a kind. err is the last request's error, or nil.
 func errUnlisted(handler, kind, namespace string, err error) error {
 	where := "in all namespaces"
 	if namespace != "" {
@@ -171,7 +171,8 @@ func errUnlisted(handler, kind, namespace string, err error) error {
 	return fmt.Errorf("handler %q: the operator has not listed the Events about the kind %s %s yet: %w", handler, kind, where, rbac.Explain(err))
 }
 
-// runEventWatches runs the watches of the OnEventAbout handlers until the context ends. It updates the metric of their problems at the interval of WithWatchCheck.
+// runEventWatches runs the watches of the OnEventAbout handlers until the context is cancelled. It updates the metric of their problems at
+// the interval of WithWatchCheck.
 func (u *Unit) runEventWatches(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -201,7 +202,7 @@ func (u *Unit) runEventWatches(ctx context.Context) {
 	}
 }
 
-// eventNamespaces returns the namespaces whose Events are watched. "" means all namespaces.
+// eventNamespaces returns the namespaces whose Events are to be watched; "" means all of them.
 func (u *Unit) eventNamespaces() (namespaces []string) {
 	e, gvk := u.engine, u.engine.GVK
 	if !e.Namespaced {

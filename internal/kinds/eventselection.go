@@ -30,7 +30,7 @@ type EventSelection struct {
 	own     schema.GroupVersionKind   // the kind of the resource
 }
 
-// Resolve returns the errors of the selector, and sets the kinds.
+// Resolve checks the selector and sets the kinds.
 func (s *EventSelection) Resolve(own client.Object, kindOf func(client.Object) (schema.GroupVersionKind, error)) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -72,13 +72,13 @@ func (s *EventSelection) String() string {
 	return s.Selector.String() + " about " + strings.Join(parts, " or ")
 }
 
-// Read returns the kinds whose metadata the operator reads to find the objects that own the objects of Events.
+// Read returns the kinds whose metadata the operator reads to find the owners of the objects that Events are about.
 func (s *EventSelection) Read() []schema.GroupVersionKind {
 	return slices.DeleteFunc(slices.Concat(s.Kinds, s.through), func(gvk schema.GroupVersionKind) bool { return gvk.GroupKind() == s.own.GroupKind() })
 }
 
-// WithDefaultNamespace adds the namespace "default", which contains the Events about cluster-scoped objects. It does not change an empty list, which means
-// all namespaces.
+// WithDefaultNamespace adds the namespace "default", which contains the Events about cluster-scoped objects. It leaves an empty list as it
+// is, because that means all namespaces.
 func WithDefaultNamespace(namespaces []string) []string {
 	if len(namespaces) == 0 || slices.Contains(namespaces, metav1.NamespaceDefault) {
 		return namespaces
@@ -86,7 +86,7 @@ func WithDefaultNamespace(namespaces []string) []string {
 	return append(slices.Clone(namespaces), metav1.NamespaceDefault)
 }
 
-// eventWatchOptions returns the options for the watches of one handler. The caller must set the fields Client, Namespace, Kind and Group.
+// eventWatchOptions returns the options for one handler's watches. The caller must set the fields Client, Namespace, Kind and Group.
 func eventWatchOptions(e *engine.Engine, s *EventSelection, reporters []string, owners *eventwatch.Owners) eventwatch.Options {
 	logger := e.Log.WithValues("controller", e.Name, "handler", s.ID)
 	return eventwatch.Options{
@@ -94,7 +94,7 @@ func eventWatchOptions(e *engine.Engine, s *EventSelection, reporters []string, 
 		Deliver: func(ctx context.Context, d eventwatch.Delivery) ([]eventwatch.Owner, error) {
 			found, err := owners.Of(ctx, logger, d.Event.InvolvedObject)
 			if err != nil {
-				// With Since, the annotation contains the newest handled Event, so a later Event must not be handled first.
+				// With Since, an annotation on the object records the newest handled Event, so a later Event must not be handled first.
 				if s.Since > 0 && isTransient(err) {
 					return nil, &eventwatch.OrderedError{Err: err}
 				}
@@ -118,7 +118,7 @@ func eventWatchOptions(e *engine.Engine, s *EventSelection, reporters []string, 
 	}
 }
 
-// isTransient reports whether a repeated request can succeed without a change of the permissions or of the declaration.
+// isTransient reports whether retrying a request can help even if permissions and declarations stay the same.
 func isTransient(err error) bool {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return status.Status().Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err)

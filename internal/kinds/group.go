@@ -10,21 +10,21 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 )
 
-// A Group is what kinds with a common cache share: all fixed kinds are in one group, and each other kind is in a group of its own.
+// A Group is what kinds with a common cache share. All fixed kinds are in one group; every other kind has its own.
 type Group struct {
 	runtime  *Runtime
 	settings engine.Settings
 	cache    cache.Cache    // the cache of the kinds and their related kinds
-	indexes  *operator.Gate // opens when the indexes of the group are complete
-	after    *operator.Gate // another gate for which the workers wait; nil if there is none
+	indexes  *operator.Gate // opens when the group's indexes are complete
+	after    *operator.Gate // a second gate that the workers wait for; may be nil
 	kinds    []Kind
-	known    map[schema.GroupVersionKind]bool // the kinds of the group, and the related kinds that a unit has claimed
+	known    map[schema.GroupVersionKind]bool // the group's kinds, and the related kinds that a unit has claimed
 	isWarm   bool                             // Warmup has filled the cache
-	ownCache bool                             // the kind has a cache of its own
+	ownCache bool                             // the kind has its own cache
 }
 
-// NewGroup returns a group for the fixed kinds. after is another gate for which the workers wait; nil if there is none. isWarm is true if Warmup has filled the
-// cache.
+// NewGroup returns a group of kinds that share a cache. after is a second gate that the workers wait for; it may be nil. isWarm is true if
+// Warmup has filled the cache.
 func (r *Runtime) NewGroup(settings engine.Settings, objects cache.Cache, after *operator.Gate, kinds []Kind, isWarm bool) *Group {
 	settings.Cache = objects
 	g := &Group{
@@ -37,7 +37,7 @@ func (r *Runtime) NewGroup(settings engine.Settings, objects cache.Cache, after 
 	return g
 }
 
-// Units returns a unit for each kind of the group.
+// Units returns a unit for each kind in the group.
 func (g *Group) Units(ctx context.Context) (units []*Unit, err error) {
 	for _, kind := range g.kinds {
 		unit, err := g.newUnit(ctx, kind)
@@ -49,7 +49,7 @@ func (g *Group) Units(ctx context.Context) (units []*Unit, err error) {
 	return units, nil
 }
 
-// claim returns the related kinds of a kind that no other unit watches over. Related kinds share their watches.
+// claim returns a kind's related kinds whose watches no other unit checks yet. Units share these watches.
 func (g *Group) claim(kind *Kind) (claimed []Related) {
 	for _, c := range kind.Related {
 		if !g.known[c.GVK] {
@@ -60,7 +60,7 @@ func (g *Group) claim(kind *Kind) (claimed []Related) {
 	return claimed
 }
 
-// Indexes returns the gate that opens when the indexes of the group are complete.
+// Indexes returns the gate that opens when the group's indexes are complete.
 func (g *Group) Indexes() *operator.Gate { return g.indexes }
 
 // indexesSynced records that all indexes of the group have seen the whole first list.

@@ -20,7 +20,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
-// guardedPredicates returns the predicates of the user. After a fault, a predicate rejects the event.
+// guardedPredicates wraps the user's predicates. If one of them faults, it rejects the event.
 func guardedPredicates(e *engine.Engine, option string, predicates []predicate.Predicate) (guarded []predicate.Predicate) {
 	for _, p := range predicates {
 		accepts := func(obj client.Object, call func() bool) (accepted bool) {
@@ -54,7 +54,7 @@ func callsUserCode(settings *engine.Settings, kind *engine.Kind) bool {
 	return slices.ContainsFunc(stores, isForeign) || settings.Remote != nil || len(kind.ConditionOptions) > 0
 }
 
-// guardedReconciler returns the reconciler of a wrapper of the user.
+// guardedReconciler wraps a reconciler from a user's wrapper.
 func guardedReconciler(inner reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
 		err = guard.Call("WithReconcilerWrapper", func() error { result, err = inner.Reconcile(ctx, req); return err })
@@ -65,7 +65,7 @@ func guardedReconciler(inner reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// guardTransforms replaces the functions of the user in the options of a cache. After a fault of a transformation, the cache stores the object as it is.
+// guardTransforms wraps the user's functions in cache options. If a transformation faults, the cache stores the object as it is.
 func guardTransforms(options *cache.Options, logger logr.Logger) {
 	guarded := func(transform toolscache.TransformFunc) toolscache.TransformFunc {
 		if transform == nil {

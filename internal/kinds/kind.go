@@ -18,17 +18,17 @@ type Kind struct {
 	Related    []Related
 	Events     []*EventSelection
 	Triggers   []source.Source
-	// WhenServed is true if the operator starts although the API server does not serve the kind.
+	// WhenServed is true if the operator starts even though the API server doesn't serve the kind.
 	WhenServed bool
-	// Client reads the kind and its related kinds from a cache of their own. It is nil if the kind shares a cache with other kinds.
+	// Client reads the kind and its related kinds from their own cache. It is nil if the kind shares a cache with other kinds.
 	Client *watching.Client
-	// CheckFields reports the fields of handlers that do not fit the published schema of the kind. It is nil if there is nothing to check.
+	// CheckFields reports handler fields that don't fit the kind's published schema. It is nil if there is nothing to check.
 	CheckFields fieldCheck
 }
 
 type fieldCheck = func(published *apiextensionsv1.JSONSchemaProps, report func(handler, field string, problem error))
 
-// storesEvents reports whether handlers store on the objects which Kubernetes Events they have handled.
+// storesEvents reports whether handlers record on the objects which Kubernetes Events they have handled.
 func (k *Kind) storesEvents() bool {
 	for _, events := range k.Events {
 		if events.Since > 0 {
@@ -38,7 +38,6 @@ func (k *Kind) storesEvents() bool {
 	return false
 }
 
-// engineKinds returns the kinds for the engine.
 func engineKinds(kinds []Kind) (all []engine.Kind) {
 	for _, k := range kinds {
 		all = append(all, k.Kind)

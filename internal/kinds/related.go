@@ -23,7 +23,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/served"
 )
 
-// A Related kind is a kind whose changes trigger handlers of another kind.
+// A Related kind is a kind whose changes trigger handlers of a different kind.
 type Related struct {
 	Method     string // Owns, Watches or WatchesMetadata
 	Object     client.Object
@@ -32,7 +32,7 @@ type Related struct {
 	Predicates []predicate.Predicate
 }
 
-// watched returns the object that selects the informer of the kind.
+// watched returns the object that selects the kind's informer.
 func (c *Related) watched() client.Object {
 	if c.Method != "WatchesMetadata" {
 		return c.Object
@@ -42,7 +42,7 @@ func (c *Related) watched() client.Object {
 	return obj
 }
 
-// source returns a source that triggers the OnReconcile handlers of an engine when an object of the related kind has changed.
+// source returns a source that triggers an engine's OnReconcile handlers when an object of the related kind changes.
 func (c *Related) source(objects cache.Cache, e *engine.Engine) source.Source {
 	mapFunc := c.guardedMapFunc(e)
 	if c.MapFunc == nil {
@@ -52,7 +52,7 @@ func (c *Related) source(objects cache.Cache, e *engine.Engine) source.Source {
 	return e.Triggered(source.Kind(objects, c.watched(), handler.EnqueueRequestsFromMapFunc(mapFunc), predicates...))
 }
 
-// guardedMapFunc returns the map function of the user. After a fault, it returns no requests.
+// guardedMapFunc wraps the user's map function. If it faults, there are no requests.
 func (c *Related) guardedMapFunc(e *engine.Engine) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
 		err := guard.Call(c.Method, func() error { requests = c.MapFunc(ctx, obj); return nil })
@@ -66,8 +66,8 @@ func (c *Related) guardedMapFunc(e *engine.Engine) handler.MapFunc {
 	}
 }
 
-// changes is a predicate that accepts changes of objects. It rejects the objects of the initial list, because the engine handles all its objects at the
-// start anyway. It also rejects updates without a change, such as resyncs.
+// changes is a predicate that accepts changes of objects. It rejects the initial list, because the engine handles all its objects at the
+// start anyway, and updates without a change, such as resyncs.
 type changes struct{ predicate.Funcs }
 
 func (changes) Create(e event.CreateEvent) bool { return !e.IsInInitialList }
@@ -75,7 +75,7 @@ func (changes) Update(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
 }
 
-// checkServed returns an error for a related kind that the operator cannot watch, because the cache of this kind would never sync.
+// checkServed returns an error if the operator can't watch a related kind, because the kind's cache would then never sync.
 func (c *Related) checkServed(client discovery.DiscoveryInterface, kind *engine.Kind, namespaced bool) error {
 	verbs, _, relatedNamespaced, err := served.Discover(client, c.GVK)
 	switch {
@@ -92,7 +92,7 @@ func (c *Related) checkServed(client discovery.DiscoveryInterface, kind *engine.
 	return nil
 }
 
-// ownerRequests returns a function that maps an object to requests for its owners of the kind, in any version.
+// ownerRequests returns a function that maps an object to requests for those of its owners that are of the kind, in any version.
 func ownerRequests(kind *engine.Kind) handler.MapFunc {
 	return func(_ context.Context, obj client.Object) (requests []reconcile.Request) {
 		for _, ref := range obj.GetOwnerReferences() {

@@ -15,7 +15,7 @@ func (r *Runtime) Reserve(kinds []Kind) (release func(), err error) {
 	texts := map[operator.Reservation]string{}
 	reserve := func(kind *engine.Kind, value any, name, option string) {
 		if !reflect.ValueOf(value).Comparable() {
-			return // a custom implementation, which cannot be compared
+			return // custom implementations can't be compared
 		}
 		one := operator.Reservation{Manager: r.Manager, Kind: kind.GVK, Value: value}
 		wanted, texts[one] = append(wanted, one), fmt.Sprintf("%s: another operator of this manager has the same %s: "+
@@ -27,7 +27,7 @@ func (r *Runtime) Reserve(kinds []Kind) (release func(), err error) {
 		}
 		reserve(&kind.Kind, r.Settings.Finalizer, "finalizer", "WithFinalizer")
 		if len(kind.Handlers.IDs()) == 0 {
-			continue // daemons and timers need no baseline
+			continue // daemons and timers don't need a baseline
 		}
 		reserve(&kind.Kind, r.Settings.Baseline, "baseline", "WithBaseline (and WithProgress)")
 	}

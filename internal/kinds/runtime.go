@@ -21,26 +21,26 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/ring"
 )
 
-// Runtime is what the kinds of an operator share. The exported fields must not change after the start of the operator.
+// Runtime is what an operator's kinds share. The exported fields must not change after the operator has started.
 type Runtime struct {
 	Manager  manager.Manager
-	Settings engine.Settings // the settings that the operator declares
+	Settings engine.Settings // as the operator declares them
 	// HasDynamicKinds is true if the operator has kinds that come and go.
 	HasDynamicKinds bool
 
-	Namespaces *namespaces.Part // nil for the namespaces of the cache
+	Namespaces *namespaces.Part // nil for the cache's namespaces
 	Ring       *ring.Part       // nil without sharding
-	// PauseScopes returns the namespaces that can be paused separately. The element "" means all namespaces.
+	// PauseScopes returns the namespaces that can be paused separately; "" means all namespaces.
 	PauseScopes func() []string
-	// Comes and Goes are called when a kind that comes and goes is served, and when it is no longer served.
+	// Comes and Goes are called when the API server starts and stops serving a kind that comes and goes.
 	Comes func(Kind)
 	Goes  func(schema.GroupVersionKind)
 
 	Wrappers      []func(reconcile.Reconciler) reconcile.Reconciler
-	CacheOptions  cache.Options   // for the caches of the operator
+	CacheOptions  cache.Options   // for the operator's own caches
 	WatchSelector labels.Selector // nil for all objects
-	WatchCheck    time.Duration   // interval of the check; 0 disables it
-	Reporters     []string        // the reporting controllers of the operator's own Events
+	WatchCheck    time.Duration   // how often to check; 0 disables it
+	Reporters     []string        // reporting controllers of the operator's own Events
 	// ServesAdmission is true if the operator has admission handlers.
 	ServesAdmission bool
 
@@ -50,12 +50,12 @@ type Runtime struct {
 	Units   *operator.Units[schema.GroupVersionKind] // one for each kind
 	Warmth  Warmth
 
-	isPreparing atomic.Bool   // the operator has started, and its fixed kinds are not known yet
-	discovering atomic.Bool   // the first discovery of kinds has not succeeded yet
+	isPreparing atomic.Bool   // the operator has started, but doesn't know its fixed kinds yet
+	discovering atomic.Bool   // the first discovery of kinds hasn't succeeded yet
 	ended       chan struct{} // has an element after a unit has ended
 }
 
-// NewRuntime returns what the kinds of an operator share.
+// NewRuntime returns what an operator's kinds share.
 func NewRuntime(mgr manager.Manager) *Runtime {
 	r := &Runtime{
 		Manager: mgr, PauseScopes: func() []string { return []string{""} }, Comes: func(Kind) {}, Goes: func(schema.GroupVersionKind) {},
@@ -64,30 +64,30 @@ func NewRuntime(mgr manager.Manager) *Runtime {
 	r.Units = operator.NewUnits[schema.GroupVersionKind](metrics.NewKindCount(), func() {
 		select {
 		case r.ended <- struct{}{}:
-		default: // the end of another unit was not received yet
+		default: // an earlier element has not been received yet
 		}
 	})
 	return r
 }
 
-// BeginStart ends the warm-up, and records that the operator starts.
+// BeginStart ends the warm-up, and records that the operator is starting.
 func (r *Runtime) BeginStart() {
 	r.Warmth.Finish()
 	r.isPreparing.Store(true)
 }
 
-// EndStart records that the operator does not wait for its kinds any more, also if it has not found them.
+// EndStart records that the operator no longer waits for its kinds, even if it hasn't found them.
 func (r *Runtime) EndStart() {
 	r.isPreparing.Store(false)
 	r.discovering.Store(false)
 }
 
-// IsStarting reports whether the operator has not found all kinds yet, or not received the objects of the fixed ones.
+// IsStarting reports whether the operator hasn't found all kinds yet, or hasn't received the objects of the fixed ones.
 func (r *Runtime) IsStarting() bool {
 	return r.isPreparing.Load() || r.discovering.Load() || r.Units.KeptIn(operator.Starting)
 }
 
-// Fixed returns a part with the units of the fixed kinds. They run until the operator ends, or until one of them fails.
+// Fixed returns a part with the units of the fixed kinds. They run until the operator stops, or until one of them fails.
 func (r *Runtime) Fixed(units []*Unit) operator.Running {
 	var engines []*engine.Engine
 	var kinds []schema.GroupVersionKind
@@ -112,7 +112,7 @@ func (r *Runtime) Fixed(units []*Unit) operator.Running {
 	}
 }
 
-// MemosOf returns the memos of an object that this process handles. For other objects, it returns empty memos and does not store them.
+// MemosOf returns the memos of an object that this process handles. For other objects, the memos are empty and aren't stored.
 func (r *Runtime) MemosOf(gvk schema.GroupVersionKind, uid types.UID) *objectstate.Memos {
 	for _, e := range r.Engines.All() {
 		if e.GVK == gvk {

@@ -22,21 +22,21 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
-// undecodableReason is the reason of the Events about objects that do not decode.
+// undecodableReason is the reason of the Events about objects that don't decode.
 const undecodableReason = "Undecodable"
 
-// unsyncedAfter is the time after which the operator looks for the reason why a cache has not synced.
+// unsyncedAfter is how long a cache may take to sync before the operator looks for a reason.
 const unsyncedAfter = 15 * time.Second
 
 // A decodedKind is a kind whose objects are decoded into a Go type.
 type decodedKind struct {
 	gvk       schema.GroupVersionKind
-	name      string // name for metrics
+	name      string // for metrics
 	obj       client.Object
 	newObject func() any
 }
 
-// decodedKinds returns the kind of the unit and its related kinds if they have Go types.
+// decodedKinds returns the unit's kind and related kinds, if they have Go types.
 func (u *Unit) decodedKinds() (kinds []decodedKind) {
 	add := func(gvk schema.GroupVersionKind, name string, obj client.Object) {
 		if newObject := decoding.Constructor(obj); newObject != nil {
@@ -50,26 +50,25 @@ func (u *Unit) decodedKinds() (kinds []decodedKind) {
 	return kinds
 }
 
-// undecodable contains what the operator knows of objects that do not decode.
+// undecodable is what the operator knows about objects that don't decode.
 type undecodable struct {
-	own *decoding.Faults // of the caches of the operator
+	own *decoding.Faults // of the operator's own caches
 
 	mu       sync.Mutex
-	shared   *decoding.Faults // of the cache of the manager; nil if it does not leave out objects, or before the start
+	shared   *decoding.Faults // of the manager's cache; nil before the start, and if it doesn't leave out objects
 	kinds    map[*Unit][]decodedKind
 	stuck    map[stuckKey][]decoding.Object     // objects that block a cache
 	reported map[undecodableKey]decoding.Object // only for the goroutine of ReportUndecodable
 	changed  chan struct{}                      // has an element if the kinds or the stuck objects have changed
 }
 
-// stuckKey identifies the check that has found objects.
+// stuckKey identifies the check that found objects.
 type stuckKey struct {
 	gvk       schema.GroupVersionKind
 	namespace string
-	watching  bool // the objects block a watch, and not the start
+	watching  bool // the objects block a watch instead of the start
 }
 
-// undecodableKey identifies an object and its fault.
 type undecodableKey struct {
 	gvk   schema.GroupVersionKind
 	uid   types.UID
@@ -87,7 +86,7 @@ func newUndecodable() *undecodable {
 	}
 }
 
-// useCache adds the objects that the cache of the manager leaves out.
+// useCache adds the objects that the manager's cache leaves out.
 func (u *undecodable) useCache(c cache.Cache) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -103,7 +102,7 @@ func (u *undecodable) notify() {
 	}
 }
 
-// addKinds adds the kinds of a unit until remove is called.
+// addKinds adds a unit's kinds until remove is called.
 func (u *undecodable) addKinds(of *Unit) (remove func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -133,7 +132,6 @@ func (u *undecodable) setStuck(key stuckKey, objects []decoding.Object) {
 	u.notify()
 }
 
-// find returns a kind of the operator.
 func (u *undecodable) find(gvk schema.GroupVersionKind) (kind decodedKind, found bool) {
 	for _, kinds := range u.kinds {
 		for _, kind := range kinds {
@@ -145,7 +143,7 @@ func (u *undecodable) find(gvk schema.GroupVersionKind) (kind decodedKind, found
 	return kind, false
 }
 
-// blocked returns an error for each kind whose cache cannot sync because of objects that do not decode.
+// blocked returns an error for each kind whose cache can't sync because some objects don't decode.
 func (u *undecodable) blocked() (errs []error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -158,13 +156,13 @@ func (u *undecodable) blocked() (errs []error) {
 	return errs
 }
 
-// blockedError returns the error for a kind whose objects are not handled because some of them do not decode.
+// blockedError returns the error for a kind whose objects aren't handled because some of them don't decode.
 func blockedError(objects []decoding.Object) error {
 	return fmt.Errorf("%s: no object of the kind is handled, because the cache of the manager cannot decode %s: correct or delete it, "+
 		"or set NewCache: kopf.NewCache in the options of the manager to handle the other objects", objects[0].GVK.Kind, listed(objects))
 }
 
-// maxListedObjects is the number of objects in an error.
+// maxListedObjects is how many objects an error lists.
 const maxListedObjects = 5
 
 // listed describes some objects and their faults.
@@ -180,7 +178,7 @@ func listed(objects []decoding.Object) string {
 	return strings.Join(parts, ", ")
 }
 
-// leftOut returns the objects of the kinds and related kinds that caches leave out. The channels ownChanged and sharedChanged are closed after a change.
+// leftOut returns the objects of our kinds and related kinds that caches leave out. The channels are closed after the next change.
 func (u *undecodable) leftOut() (objects []decoding.Object, ownChanged, sharedChanged <-chan struct{}) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -196,7 +194,6 @@ func (u *undecodable) leftOut() (objects []decoding.Object, ownChanged, sharedCh
 	}), ownChanged, sharedChanged
 }
 
-// blocking returns the objects that block caches.
 func (u *undecodable) blocking() (objects []decoding.Object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -206,7 +203,7 @@ func (u *undecodable) blocking() (objects []decoding.Object) {
 	return objects
 }
 
-// ReportUndecodable reports objects that do not decode until the context is cancelled.
+// ReportUndecodable reports objects that don't decode until the context is cancelled.
 func (r *Runtime) ReportUndecodable(ctx context.Context) {
 	r.Watches.undecodable.useCache(r.Manager.GetCache())
 	counted := map[string]bool{}
@@ -227,7 +224,7 @@ func (r *Runtime) ReportUndecodable(ctx context.Context) {
 	}
 }
 
-// reportEach logs and posts objects that were not reported yet, logs those that are gone, and counts them in the metric.
+// reportEach logs objects that weren't reported yet and posts Events about them. It logs when they are gone, and counts them in the metric.
 func (r *Runtime) reportEach(objects []decoding.Object, counted map[string]bool) {
 	u := r.Watches.undecodable
 	numbers, present, unresolved := map[string]int{}, map[undecodableKey]decoding.Object{}, map[types.UID]bool{}
@@ -244,7 +241,7 @@ func (r *Runtime) reportEach(objects []decoding.Object, counted map[string]bool)
 	}
 	for _, obj := range u.reported {
 		u.mu.Lock()
-		_, handled := u.find(obj.GVK) // false when the operator or the controller of the kind stops
+		_, handled := u.find(obj.GVK) // false when the operator or the kind's controller stops
 		u.mu.Unlock()
 		if handled && !unresolved[obj.UID] {
 			r.Manager.GetLogger().Info("An object that did not decode was repaired, was deleted, or has left the scope", "kind", obj.GVK.Kind, "namespace", obj.Key.Namespace, "name", obj.Key.Name)
@@ -274,8 +271,8 @@ func (r *Runtime) reportOne(obj decoding.Object, kind decodedKind) {
 	e.WarnAbout(obj.Metadata(), undecodableReason, fmt.Sprintf("the operator does not handle the object, because it does not decode into %T: %v", kind.obj, obj.Fault))
 }
 
-// NotReadyForObjects returns errors if there are objects that the operator cannot handle. An operator with admission handlers is ready nevertheless:
-// otherwise, the API server could not reach the handlers, and no client could repair the objects.
+// NotReadyForObjects returns errors if there are objects that the operator can't handle. With admission handlers, the operator is ready
+// nevertheless. Otherwise, the API server couldn't reach the handlers, so no client could repair the objects.
 func (r *Runtime) NotReadyForObjects() (errs []error) {
 	if errs := r.Watches.undecodable.blocked(); len(errs) > 0 {
 		return errs
@@ -295,13 +292,13 @@ func (r *Runtime) NotReadyForObjects() (errs []error) {
 	return errs
 }
 
-// isTolerant reports whether the cache leaves out objects that do not decode.
+// isTolerant reports whether the cache leaves out objects that don't decode.
 func (g *Group) isTolerant() bool {
 	_, ok := g.cache.(interface{ Faults() *decoding.Faults })
 	return ok
 }
 
-// explainUnsynced looks for objects that do not decode until all caches of the unit have synced. It does so only if this takes lonu.
+// explainUnsynced looks for objects that don't decode if it takes the unit's caches long to sync. It stops once all of them have synced.
 func (u *Unit) explainUnsynced(ctx context.Context) {
 	if u.isTolerant() {
 		return
@@ -318,7 +315,7 @@ func (u *Unit) explainUnsynced(ctx context.Context) {
 	}
 }
 
-// findBlocking looks for objects that block the caches of kinds that have not synced. It returns true if all caches have synced.
+// findBlocking looks for objects that block the caches of kinds that haven't synced. It returns true if all caches have synced.
 func (u *Unit) findBlocking(ctx context.Context) (synced bool) {
 	synced = true
 	for _, kind := range u.decoded {
@@ -334,7 +331,8 @@ func (u *Unit) findBlocking(ctx context.Context) (synced bool) {
 	return synced
 }
 
-// decodingCheck returns the check whether the watch of a kind is blocked by objects that do not decode. It returns nil if nothing can block the watch.
+// decodingCheck returns a check for objects that don't decode and therefore block a kind's watch. It returns nil if nothing can block the
+// watch.
 func (u *Unit) decodingCheck(gvk schema.GroupVersionKind) func(ctx context.Context, namespace string, missesChanges bool) error {
 	i := slices.IndexFunc(u.decoded, func(kind decodedKind) bool { return kind.gvk == gvk })
 	if i < 0 || u.isTolerant() {
@@ -352,7 +350,7 @@ func (u *Unit) decodingCheck(gvk schema.GroupVersionKind) func(ctx context.Conte
 	}
 }
 
-// findUndecodable lists the objects of a kind in some namespaces, or in the cluster, and returns those that do not decode.
+// findUndecodable lists a kind's objects in some namespaces, or in the whole cluster, and returns those that don't decode.
 func (r *Runtime) findUndecodable(ctx context.Context, kind decodedKind, namespaces []string, proceed func() bool) (all []decoding.Object) {
 	if len(namespaces) == 0 {
 		namespaces = []string{""}
@@ -367,13 +365,13 @@ func (r *Runtime) findUndecodable(ctx context.Context, kind decodedKind, namespa
 	return all
 }
 
-// explainStartError adds the objects that block a cache to the error of a controller.
+// explainStartError adds the objects that block a cache to a controller's error.
 func (u *Unit) explainStartError(err error) error {
 	if err == nil || u.isTolerant() {
 		return err
 	}
 	known := u.runtime.Watches.undecodable
-	if len(known.blocked()) == 0 { // the start has failed before explainUnsynced
+	if len(known.blocked()) == 0 { // the start failed before explainUnsynced could look
 		ctx, cancel := context.WithTimeout(context.Background(), unsyncedAfter)
 		defer cancel()
 		u.findBlocking(ctx)
@@ -381,7 +379,7 @@ func (u *Unit) explainStartError(err error) error {
 	return errors.Join(append(known.blocked(), err)...)
 }
 
-// CheckObjects lists all objects of the kinds and related kinds with Go types, and returns an error for each object that does not decode.
+// CheckObjects lists all objects of the kinds and related kinds with Go types. It returns an error for each object that doesn't decode.
 func (r *Runtime) CheckObjects(ctx context.Context, kinds []Kind) error {
 	var errs []error
 	checked := map[schema.GroupVersionKind]bool{}
@@ -414,7 +412,7 @@ func (r *Runtime) CheckObjects(ctx context.Context, kinds []Kind) error {
 	return errors.Join(errs...)
 }
 
-// LeftOut returns the objects of the kinds and related kinds that caches leave out because they do not decode.
+// LeftOut returns the objects of the kinds and related kinds that caches leave out because they don't decode.
 func (w *Watches) LeftOut() []decoding.Object {
 	objects, _, _ := w.undecodable.leftOut()
 	return objects

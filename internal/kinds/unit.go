@@ -13,25 +13,25 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 )
 
-// A Unit handles the objects of one kind: with an engine, a controller, and checks of its watches.
+// A Unit handles the objects of one kind, with an engine, a controller, and checks of its watches.
 type Unit struct {
 	*Group
 	kind         Kind
 	related      []Related // the related kinds whose watches this unit checks
 	engine       *engine.Engine
 	controller   controller.Controller
-	sources      cache.Cache // the cache for the sources of the controller: see handlersEndWith
+	sources      cache.Cache // the cache for the controller's sources: see handlersEndWith
 	stopSources  func()
 	epoch        operator.Epoch
 	checkWatches func(context.Context)
 	eventWatches []*eventWatches
 	decoded      []decodedKind
 	observed     chan struct{} // closed when the engine has observed the listed objects
-	unsynced     atomic.Int32  // the number of sources that have not synced
+	unsynced     atomic.Int32  // how many sources haven't synced
 	verified     *verification // of a cache that Warmup has filled; nil without Warmup
 }
 
-// newUnit returns a unit with an engine and a controller. It starts nothing.
+// newUnit returns a unit with an engine and a controller. It doesn't start them.
 func (g *Group) newUnit(ctx context.Context, kind Kind) (*Unit, error) {
 	r := g.runtime
 	kind.CallsUserCode = callsUserCode(&r.Settings, &kind.Kind)
@@ -62,10 +62,10 @@ func (g *Group) newUnit(ctx context.Context, kind Kind) (*Unit, error) {
 	return u, err
 }
 
-// Engine returns the engine of the unit.
+// Engine returns the unit's engine.
 func (u *Unit) Engine() *engine.Engine { return u.engine }
 
-// Run runs the controller until the context is cancelled, or until it fails.
+// Run runs the controller until it fails or the context is cancelled.
 func (u *Unit) Run(ctx context.Context) error {
 	defer u.stopSources()
 	defer u.kind.SetIndexesSynced(false)
@@ -96,7 +96,8 @@ func (u *Unit) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// reportLeftFinalizers reports finalizers that the operator has left on objects which it no longer handles, when the engine has observed all objects.
+// reportLeftFinalizers waits until the engine has observed all objects. It then reports finalizers that the operator has left on objects it
+// no longer handles.
 func (u *Unit) reportLeftFinalizers(ctx context.Context) {
 	select {
 	case <-u.observed:
@@ -105,7 +106,7 @@ func (u *Unit) reportLeftFinalizers(ctx context.Context) {
 	}
 }
 
-// synced records that a source has synced. The unit serves its kind after the last one.
+// synced records that a source has synced. After the last one, the unit serves its kind.
 func (u *Unit) synced() {
 	if u.unsynced.Add(-1) == 0 {
 		u.runtime.Units.Set(u.kind.GVK, operator.Serving)

@@ -17,11 +17,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
-// Warm fills the caches and the indexes in a replica that waits for leadership, until the replica becomes the leader. dynamic contains the kinds that come and go;
-// nil without them.
+// Warm fills the caches and indexes in a replica that waits for leadership, until the replica becomes the leader. dynamic holds the kinds
+// that come and go; it may be nil.
 //
-// The leader goes on with the cache of fixed kinds, except for the cache of an operator with changing namespaces: the leader fills it again, as it must know for
-// each namespace from which version on it contains the writes of the former leader. The indexes keep their values.
+// The leader goes on with the fixed kinds' cache. If the operator has changing namespaces, it fills a new one instead, because it must know
+// for each namespace from which version on the cache contains the former leader's writes. The indexes keep their values.
 func (r *Runtime) Warm(ctx context.Context, fixed []Kind, dynamic *Dynamic) {
 	if !r.Warmth.begin() {
 		return
@@ -41,7 +41,7 @@ func (r *Runtime) Warm(ctx context.Context, fixed []Kind, dynamic *Dynamic) {
 	defer running.Wait()
 	objects, stop, err := r.warmCache(ctx, fixed)
 	if err != nil {
-		return // the replica becomes the leader, or ends
+		return // the replica becomes the leader, or stops
 	}
 	defer func() {
 		select {
@@ -76,7 +76,7 @@ func (r *Runtime) Warm(ctx context.Context, fixed []Kind, dynamic *Dynamic) {
 	<-ctx.Done()
 }
 
-// warmCache starts the cache of the fixed kinds. It retries until the context ends.
+// warmCache starts the fixed kinds' cache. It retries until the context is cancelled.
 func (r *Runtime) warmCache(ctx context.Context, fixed []Kind) (objects cache.Cache, stop func(), err error) {
 	for {
 		if objects, stop, err = r.StartCache(ctx, fixed); err == nil {
@@ -91,7 +91,7 @@ func (r *Runtime) warmCache(ctx context.Context, fixed []Kind) (objects cache.Ca
 	}
 }
 
-// fill fills the caches and the indexes of a kind and its related kinds.
+// fill fills the caches and indexes of a kind and its related kinds.
 func (r *Runtime) fill(ctx context.Context, filling *sync.WaitGroup, kind *Kind, objects cache.Cache) {
 	warmer := r.newIndexWarmer(context.WithoutCancel(ctx), &kind.Kind)
 	filling.Go(func() {
@@ -104,7 +104,7 @@ func (r *Runtime) fill(ctx context.Context, filling *sync.WaitGroup, kind *Kind,
 	}
 }
 
-// warm fills the caches and the indexes of a kind with a cache of its own until the context ends.
+// warm fills the caches and indexes of a kind with its own cache, and keeps them up to date until the context is cancelled.
 func (r *Runtime) warm(ctx context.Context, kind *Kind, objects cache.Cache) {
 	defer kind.SetIndexesSynced(false)
 	defer r.Warmth.remove(kind.Name)
@@ -129,7 +129,8 @@ const (
 	warmupPoll          = 100 * time.Millisecond
 )
 
-// fillCache starts the watch of a kind, and waits until the cache and the indexes of the kind have synced. It returns false if the context ends first.
+// fillCache starts a kind's watch, and waits until the kind's cache and indexes have synced. It returns false if the context is cancelled
+// first.
 func (r *Runtime) fillCache(ctx context.Context, objects cache.Cache, kind string, obj client.Object, warmer *indexWarmer) bool {
 	for {
 		informer, err := objects.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
@@ -155,17 +156,18 @@ func (r *Runtime) fillCache(ctx context.Context, objects cache.Cache, kind strin
 // hasEntered reports whether the caches contain the first namespaces.
 func (r *Runtime) hasEntered() bool { return r.Namespaces == nil || r.Namespaces.Entered().IsOpen() }
 
-// An indexWarmer updates the indexes of a kind until the operator starts. A nil indexWarmer does nothing.
+// An indexWarmer updates a kind's indexes until the operator starts. A nil indexWarmer does nothing.
 type indexWarmer struct {
 	events toolscache.ResourceEventHandler
 
-	mu           sync.Mutex // held for each event, so that no event is handled after the end
+	mu           sync.Mutex // held for each event, so that none is handled after the end
 	informer     cache.Informer
 	registration toolscache.ResourceEventHandlerRegistration
 	ended        bool
 }
 
-// newIndexWarmer returns a warmer for the indexes of a kind; nil if the kind has none. The index functions run as in the leader, but their Events are not posted.
+// newIndexWarmer returns a warmer for a kind's indexes, or nil if it has none. The index functions run as in the leader, but their Events
+// aren't posted.
 func (r *Runtime) newIndexWarmer(ctx context.Context, kind *engine.Kind) *indexWarmer {
 	if len(kind.Indexes.IDs()) == 0 {
 		return nil
@@ -183,7 +185,7 @@ func (r *Runtime) newIndexWarmer(ctx context.Context, kind *engine.Kind) *indexW
 	return w
 }
 
-// follow registers the warmer with the informer of the kind, unless it is registered or has ended.
+// follow registers the warmer with the kind's informer, unless it is registered already or has ended.
 func (w *indexWarmer) follow(informer cache.Informer) (err error) {
 	if w == nil {
 		return nil
@@ -207,7 +209,7 @@ func (w *indexWarmer) hasSynced() bool {
 	return w.registration != nil && w.registration.HasSynced()
 }
 
-// end must be called before the engine of the kind starts to update the indexes.
+// end must be called before the kind's engine starts to update the indexes.
 func (w *indexWarmer) end() {
 	if w == nil {
 		return
@@ -215,8 +217,8 @@ func (w *indexWarmer) end() {
 	w.mu.Lock()
 	w.ended = true
 	w.mu.Unlock()
-	if w.registration != nil { // it does not change any more
-		_ = w.informer.RemoveEventHandler(w.registration) // it fails only if the informer has stopped
+	if w.registration != nil { // it doesn't change any more
+		_ = w.informer.RemoveEventHandler(w.registration) // this fails only if the informer has stopped
 	}
 }
 
@@ -240,16 +242,16 @@ func (w *indexWarmer) OnDelete(obj any) { w.handle(func() { w.events.OnDelete(ob
 // Warmth is what Warmup has done.
 type Warmth struct {
 	mu        sync.Mutex
-	running   chan struct{}           // closed when Warmup has ended; nil before
+	running   chan struct{}           // closed when Warmup has ended; nil before it runs
 	isStarted bool                    // Start was called
 	isDone    bool                    // Warmup has filled the caches, or Start was called
 	err       error                   // the last error
-	warmers   map[string]*indexWarmer // by the name of the kind; nil without Warmup
-	objects   cache.Cache             // the filled cache of the operator; nil if it has none
+	warmers   map[string]*indexWarmer // by the kind's name; nil without Warmup
+	objects   cache.Cache             // the operator's filled cache; nil if it has none
 	stop      func()                  // stops the cache
 }
 
-// begin records that Warmup runs. It returns false if the operator has started already.
+// begin records that Warmup runs. It returns false if the operator has already started.
 func (w *Warmth) begin() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -266,7 +268,7 @@ func (w *Warmth) end() {
 	close(w.running)
 }
 
-// Finish waits until Warmup has ended, because the operator starts.
+// Finish waits until Warmup has ended, because the operator is starting.
 func (w *Warmth) Finish() {
 	w.mu.Lock()
 	w.isStarted = true
@@ -278,7 +280,7 @@ func (w *Warmth) Finish() {
 	w.Done()
 }
 
-// keep keeps a filled cache for Start. If the operator does not start, the cache stops with the context of the process.
+// keep keeps a filled cache for Start. If the operator doesn't start, the cache stops with the process's context.
 func (w *Warmth) keep(process context.Context, objects cache.Cache, stop func()) {
 	w.mu.Lock()
 	w.objects, w.stop = objects, stop
@@ -290,7 +292,7 @@ func (w *Warmth) keep(process context.Context, objects cache.Cache, stop func())
 	})
 }
 
-// take returns the filled cache of the operator once; nil if there is none.
+// take returns the operator's filled cache, but only once; later calls return nil.
 func (w *Warmth) take() (objects cache.Cache, stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -299,7 +301,7 @@ func (w *Warmth) take() (objects cache.Cache, stop func()) {
 	return objects, stop
 }
 
-// Done records that the caches are filled, or that the operator starts.
+// Done records that the caches are filled, or that the operator is starting.
 func (w *Warmth) Done() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -312,7 +314,7 @@ func (w *Warmth) setErr(err error) {
 	w.err = err
 }
 
-// NotReady returns the reason why a replica that waits for leadership is not ready.
+// NotReady says why a replica that waits for leadership is not ready.
 func (w *Warmth) NotReady() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -337,16 +339,16 @@ func (w *Warmth) remove(kind string) {
 	delete(w.warmers, kind)
 }
 
-// of returns the warmer for the indexes of a kind; nil if there is none.
+// of returns the warmer for a kind's indexes, or nil.
 func (w *Warmth) of(kind string) *indexWarmer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.warmers[kind]
 }
 
-// A verification compares the cache of one kind with the API server.
+// A verification compares one kind's cache with the API server.
 type verification struct {
-	delivered chan struct{} // closed when the engine has observed all objects of the cache
+	delivered chan struct{} // closed when the engine has observed all objects in the cache
 	ended     chan struct{}
 }
 
@@ -354,8 +356,8 @@ func newVerification() *verification {
 	return &verification{delivered: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// observed records that the engine has observed all objects of the cache. If wait is true, it waits for the end of the verification or of the context, so that
-// the engine need not read each object from the API server.
+// observed records that the engine has observed all objects in the cache. If wait is true, it waits until the verification is over or the
+// context is cancelled, so that the engine needn't read each object from the API server.
 func (v *verification) observed(ctx context.Context, wait bool) {
 	if v == nil {
 		return
@@ -369,7 +371,7 @@ func (v *verification) observed(ctx context.Context, wait bool) {
 	}
 }
 
-// verifyCache verifies that the cache of the kind is not older than the start of the operator. Until the verification has succeeded, the engine reads each object
+// verifyCache verifies that the kind's cache isn't older than the operator's start. Until this has succeeded, the engine reads each object
 // with due work once from the API server.
 func (u *Unit) verifyCache(ctx context.Context) {
 	defer close(u.verified.ended)

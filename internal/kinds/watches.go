@@ -14,7 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
-// watchCheckers prepares the checks of the watches of the unit. The returned function runs the checks until its context ends.
+// watchCheckers prepares the checks of the unit's watches. The returned function runs them until its context is cancelled.
 func (u *Unit) watchCheckers() (run func(context.Context), err error) {
 	if u.runtime.WatchCheck == 0 {
 		return func(context.Context) {}, nil
@@ -48,7 +48,7 @@ func (u *Unit) watchCheckers() (run func(context.Context), err error) {
 	}, nil
 }
 
-// Watches are the running watches of the operator.
+// Watches are the operator's running watches.
 type Watches struct {
 	checkers    operator.Set[*watchcheck.Checker]
 	events      operator.Set[*eventWatches]
@@ -63,8 +63,8 @@ func (w *Watches) Problems() (problems []watchcheck.Problem) {
 	return problems
 }
 
-// NotReady returns the reasons why the operator does not receive changes or Events. Handlers have watches of their own, so it returns one error for each namespace
-// with missing permissions for Events.
+// NotReady says why the operator doesn't receive changes or Events. Each handler has its own watches, so if permissions for Events are
+// missing, it returns just one error per namespace.
 func (w *Watches) NotReady() (errs []error) {
 	for _, p := range w.Problems() {
 		errs = append(errs, p)

@@ -1,3 +1,3 @@
-// Package lazylog adds values to loggers when they write their first line. Each reconcile and each call of a handler has loggers of its own, most of which
-// write no line or only one. The encoding of their values would be a considerable part of the time of a reconcile.
+// Package lazylog adds values to a logger only when it writes its first line. Every reconcile and every handler call gets its own loggers,
+// and most of them write one line or none, so encoding all their values up front would take a considerable part of a reconcile.
 package lazylog

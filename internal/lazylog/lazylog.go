@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// New returns a logger that adds the values of loggers that are derived from it when they write a line.
+// New returns a logger whose derived loggers add their values only when they write a line.
 func New(logger logr.Logger) logr.Logger {
 	base := logger.GetSink()
 	if _, isLazy := base.(*sink); isLazy || base == nil {
@@ -19,7 +19,8 @@ func New(logger logr.Logger) logr.Logger {
 	return logger.WithSink(&sink{base: withCallDepth(base, 1)}) // the frame of the sink
 }
 
-// sink is a log sink with values that its base does not have yet. The base skips the frame of the sink. It is safe for concurrent use if the base is.
+// sink is a log sink with values that its base doesn't have yet. The base skips this sink's stack frame. A sink is safe for concurrent use
+// if its base is.
 type sink struct {
 	base   logr.LogSink
 	values []any
@@ -29,8 +30,8 @@ type sink struct {
 	complete   logr.LogSink // the base with the values; nil until it is needed
 }
 
-// forLine returns the sink and the values for a line. Most loggers write one line, so the first line passes the values of the logger with its own ones:
-// that costs less than to add them to the base.
+// forLine returns the sink and the values for a line. Most loggers write a single line, so the first one just passes the logger's values
+// along with its own, which is cheaper than adding them to the base.
 func (s *sink) forLine(keysAndValues []any) (logr.LogSink, []any) {
 	if s.hasWritten.Swap(true) || len(s.values) == 0 {
 		return s.resolve(), keysAndValues
@@ -56,7 +57,7 @@ func withCallDepth(base logr.LogSink, depth int) logr.LogSink {
 	return base
 }
 
-// Init implements [logr.LogSink]. The base is initialized already.
+// Init implements [logr.LogSink]. The base is already initialized.
 func (s *sink) Init(logr.RuntimeInfo) {}
 
 // Enabled implements [logr.LogSink].
@@ -76,13 +77,13 @@ func (s *sink) Error(err error, msg string, keysAndValues ...any) {
 	base.Error(err, msg, values...)
 }
 
-// WithValues implements [logr.LogSink]. If a value can change, it adds all values at once and returns a sink without delays.
+// WithValues implements [logr.LogSink]. If a value can change, it adds all values immediately and returns a sink that isn't lazy.
 func (s *sink) WithValues(keysAndValues ...any) logr.LogSink {
 	switch {
 	case len(keysAndValues) == 0:
 		return s
 	case slices.ContainsFunc(keysAndValues, canChange):
-		return withCallDepth(s.resolve().WithValues(keysAndValues...), -1) // without the frame of this sink
+		return withCallDepth(s.resolve().WithValues(keysAndValues...), -1) // without this sink's frame
 	}
 	return &sink{base: s.base, values: slices.Concat(s.values, keysAndValues)}
 }

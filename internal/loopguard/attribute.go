@@ -7,13 +7,14 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// Change is a changed field, with the handlers that have written its value.
+// Change is a changed field and the handlers that wrote its value.
 type Change struct {
 	Field    diff.Path
 	Handlers []string // sorted
 }
 
-// Attribute returns the changed fields whose values handlers have written, with these handlers. own is true if handlers have written all changed fields.
+// Attribute returns the changed fields whose values were written by handlers, and which handlers these are. own is true if handlers wrote
+// all changed fields.
 func Attribute(changes diff.Diff, writes []Write) (fields []Change, own bool) {
 	own = len(changes) > 0
 	for _, item := range changes {
@@ -35,7 +36,7 @@ func Attribute(changes diff.Diff, writes []Write) (fields []Change, own bool) {
 	return fields, own
 }
 
-// leaf is a field whose value is not a map with fields. Several handlers may have written the fields of a new map.
+// leaf is a field whose value is not a map with fields. A new map is split into its leaves because several handlers may have written to it.
 type leaf struct {
 	path  diff.Path
 	value any

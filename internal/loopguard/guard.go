@@ -8,26 +8,26 @@ import (
 const (
 	// DefaultLimit is the number of own cycles in [Window] that start without a delay.
 	DefaultLimit = 10
-	// Window is the period in which a [Guard] counts own cycles. A loop is over if no own cycle starts for this period.
+	// Window is the period in which a [Guard] counts own cycles. A loop is over when no own cycle has started for this long.
 	Window = time.Minute
 
 	firstDelay = time.Second
 	maxDelay   = time.Minute
 )
 
-// A Guard counts the own cycles of one object. These are the cycles that handlers have caused themselves. The zero value has counted none. The methods
-// return a new Guard and do not change the receiver.
+// A Guard counts the own cycles of one object, which are the cycles that its handlers have caused themselves. The zero value is ready to
+// use. The methods return a new Guard and do not change the receiver.
 type Guard struct {
-	starts []time.Time   // the start times of the counted own cycles since the last change by another client; after a delayed cycle, only this one
-	delay  time.Duration // the delay of the last own cycle; zero without a loop
-	held   time.Time     // the time at which the waiting cycle may start; zero if none waits
+	starts []time.Time   // starts of the counted own cycles since another client's last change; after a delayed cycle, only that one
+	delay  time.Duration // how long the last own cycle was delayed; zero without a loop
+	held   time.Time     // when the waiting cycle may start; zero if none is waiting
 }
 
-// Start decides how long a cycle must wait. If the cycle must wait, the caller must call Start again for it when the time has passed, or earlier. own is true
-// if handlers have caused the cycle themselves. Other cycles never wait.
-// limit is the number of own cycles in [Window] that start without a delay.
+// Start decides how long a cycle must wait. If it must, the caller calls Start for it again when that time has passed, or earlier. own is
+// true if handlers have caused the cycle themselves; other cycles never wait. limit is the number of own cycles in [Window] that start
+// without a delay.
 //
-// A change by another client begins a new count, because one change may cause a chain of own cycles. This change does not end a loop.
+// A change by another client restarts the count, because one change may legitimately cause a chain of own cycles. It doesn't end a loop.
 func (g Guard) Start(now time.Time, own bool, limit int) (next Guard, wait time.Duration) {
 	switch {
 	case !own:
@@ -53,8 +53,8 @@ func (g Guard) Start(now time.Time, own bool, limit int) (next Guard, wait time.
 	return g, g.delay
 }
 
-// Skip drops a waiting cycle whose time has come. The caller calls it instead of [Guard.Start] if the cycle does not start, for example because no handler
-// still matches the object.
+// Skip drops a waiting cycle whose time has come. Call it instead of [Guard.Start] if the cycle does not start, for example because no
+// handler matches the object any more.
 func (g Guard) Skip(now time.Time) Guard {
 	if !g.held.After(now) {
 		g.held = time.Time{}
@@ -62,8 +62,8 @@ func (g Guard) Skip(now time.Time) Guard {
 	return g
 }
 
-// Expire resets the count if the last own cycle started at least [Window] ago, and thereby ends a loop. During a loop, it returns the time until it must be
-// called again, and otherwise 0.
+// Expire resets the count, and so ends a loop, if the last own cycle started at least [Window] ago. During a loop, it returns the time
+// until it must be called again, otherwise 0.
 func (g Guard) Expire(now time.Time) (next Guard, left time.Duration) {
 	if !g.held.IsZero() {
 		return g, max(g.held.Sub(now), time.Millisecond)
@@ -84,11 +84,11 @@ func (g Guard) Expire(now time.Time) (next Guard, left time.Duration) {
 // Looping reports whether there is a loop.
 func (g Guard) Looping() bool { return g.delay > 0 }
 
-// Count returns the number of counted own cycles. After a delayed cycle, it is 1.
+// Count returns the number of counted own cycles. It is 1 after a delayed cycle.
 func (g Guard) Count() int { return len(g.starts) }
 
 // Empty reports whether the guard has counted nothing.
 func (g Guard) Empty() bool { return len(g.starts) == 0 && !g.Looping() }
 
-// Held returns the time at which the waiting cycle may start; zero if none waits.
+// Held returns when the waiting cycle may start; zero if none is waiting.
 func (g Guard) Held() time.Time { return g.held }

@@ -10,17 +10,17 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// Loops contains the changes by which the handlers of one object cause their own calls. A nil Loops contains none; only [Loops.Add], [Loops.IsLooping] and
-// [Loops.Held] accept it. Loops must not be used concurrently.
+// Loops keeps track of the changes with which the handlers of one object trigger themselves. Only [Loops.Add], [Loops.IsLooping],
+// [Loops.HasWritten] and [Loops.Held] accept a nil receiver. Loops is not safe for concurrent use.
 type Loops struct {
-	writes     []Write  // the writes that no cycle has handled yet
+	writes     []Write  // writes that no cycle has handled yet
 	cycles     Guard    // counts updates that handlers have caused
 	reconciles Guard    // counts calls of reconcile handlers that handlers have caused
-	changes    []string // the handlers with the fields that have caused these calls, sorted
+	changes    []string // the handlers and the fields that have caused these calls, sorted
 	reported   bool
 }
 
-// Add records a write of a handler. It returns the receiver, or new Loops if the receiver is nil. It ignores a write without resource versions.
+// Add records a write of a handler. It returns the receiver, or new Loops for a nil receiver. A write without resource versions is ignored.
 func (l *Loops) Add(write Write) *Loops {
 	if len(write.Versions) == 0 {
 		return l
@@ -37,8 +37,8 @@ func (l *Loops) Add(write Write) *Loops {
 	return l
 }
 
-// StartUpdate returns how long an update must wait; 0 if it can start. Only an update whose changes handlers have made may have to wait. limit is the limit
-// of [Guard.Start].
+// StartUpdate returns how long an update must wait; 0 if it can start. Only an update whose changes were all made by handlers may have to
+// wait. limit is as in [Guard.Start].
 func (l *Loops) StartUpdate(now time.Time, changes diff.Diff, limit int) (wait time.Duration) {
 	fields, own := Attribute(changes, l.writes)
 	l.cycles, wait = l.cycles.Start(now, own, limit)
@@ -55,19 +55,20 @@ func (l *Loops) StartUpdate(now time.Time, changes diff.Diff, limit int) (wait t
 	return wait
 }
 
-// SkipUpdate drops an update that has waited, if its time has come. The caller calls it instead of [Loops.StartUpdate] if no update starts.
+// SkipUpdate drops a waiting update whose time has come. Call it instead of [Loops.StartUpdate] if no update starts.
 func (l *Loops) SkipUpdate(now time.Time) { l.cycles = l.cycles.Skip(now) }
 
-// HasWritten reports whether a write by a handler has made a resource version. A nil receiver contains no writes.
+// HasWritten reports whether a write by a handler produced a resource version. It is false for a nil receiver.
 func (l *Loops) HasWritten(id, version string) bool {
 	return l != nil && slices.ContainsFunc(l.writes, func(write Write) bool { return write.Handler == id && slices.Contains(write.Versions, version) })
 }
 
-// StartReconcile returns how long the reconcile handlers must wait; 0 if they can be called. They may have to wait only if handlers have made all changes.
-// versions are the resource versions of the changes since the last call, apart from writes of the engine. limit is the limit of [Guard.Start].
+// StartReconcile returns how long the reconcile handlers must wait; 0 if they can be called. They only ever wait if handlers have made all
+// changes. versions are the resource versions of the changes since the last call, except the engine's own writes. limit is as in
+// [Guard.Start].
 //
-// failing are the called handlers whose last attempts have failed. Such a handler may have written the object with a client of its own, so an object that changes
-// after each of its attempts counts as changed by it.
+// failing are the handlers whose last attempts failed. Such a handler may have written the object with its own client, so an object that
+// changes after each of its attempts counts as changed by it.
 func (l *Loops) StartReconcile(now time.Time, versions, failing []string, limit int) (wait time.Duration) {
 	if len(versions) == 0 && l.reconciles.Held().IsZero() {
 		return 0
@@ -96,7 +97,8 @@ func (l *Loops) StartReconcile(now time.Time, versions, failing []string, limit 
 	return wait
 }
 
-// DropHandled drops the writes up to a resource version, after handlers were called for them. While reconcile handlers wait, it drops none.
+// DropHandled drops the writes up to a resource version, once handlers have been called for them. It keeps them all while reconcile
+// handlers wait.
 func (l *Loops) DropHandled(version string) {
 	if l.reconciles.Held().IsZero() {
 		l.writes = slices.DeleteFunc(l.writes, func(write Write) bool {
@@ -105,7 +107,7 @@ func (l *Loops) DropHandled(version string) {
 	}
 }
 
-// Expire drops counted calls that are too old. It returns the time until the next call of Expire, 0 if none is necessary, and whether a loop has ended.
+// Expire drops counted calls that are too old. It returns the time until it must be called again, 0 if never, and whether a loop has ended.
 func (l *Loops) Expire(now time.Time) (next time.Duration, ended bool) {
 	was := l.IsLooping()
 	for _, guard := range [...]*Guard{&l.cycles, &l.reconciles} {
@@ -120,17 +122,17 @@ func (l *Loops) Expire(now time.Time) (next time.Duration, ended bool) {
 	return next, ended
 }
 
-// IsEmpty reports whether l contains nothing.
+// IsEmpty reports whether there are neither writes nor counted calls.
 func (l *Loops) IsEmpty() bool {
 	return len(l.writes) == 0 && l.cycles.Empty() && l.reconciles.Empty()
 }
 
-// IsLooping reports whether the handlers cause their own calls.
+// IsLooping reports whether handlers are triggering themselves.
 func (l *Loops) IsLooping() bool {
 	return l != nil && (l.cycles.Looping() || l.reconciles.Looping())
 }
 
-// TakeReport reports whether a loop must be reported. It returns true once for each loop.
+// TakeReport reports whether a loop must be reported. It returns true only once per loop.
 func (l *Loops) TakeReport() bool {
 	if l.reported || !l.IsLooping() {
 		return false
@@ -139,7 +141,7 @@ func (l *Loops) TakeReport() bool {
 	return true
 }
 
-// Held returns the time at which the next delayed call starts; zero if none is delayed.
+// Held returns when the next delayed call starts; zero if none is delayed.
 func (l *Loops) Held() (first time.Time) {
 	if l == nil {
 		return time.Time{}
@@ -152,10 +154,9 @@ func (l *Loops) Held() (first time.Time) {
 	return first
 }
 
-// Changes describes the changes that have caused the calls, with their handlers.
+// Changes describes the changes that have caused the calls, and names their handlers.
 func (l *Loops) Changes() []string { return l.changes }
 
-// note records changes that have caused a call.
 func (l *Loops) note(changes []string) {
 	if l.cycles.Count()+l.reconciles.Count() <= 1 && !l.IsLooping() {
 		l.changes = nil // these changes belong to an earlier chain
@@ -170,7 +171,7 @@ func describe(id, field string) string {
 	return fmt.Sprintf("%q changes %s", id, field)
 }
 
-// fieldName returns the name of a field of the essence for users.
+// fieldName returns the name of an essence field as users know it.
 func fieldName(path diff.Path) string {
 	if len(path) > 1 && path[0] == essence.ConditionsKey {
 		return "status.conditions." + path[1]

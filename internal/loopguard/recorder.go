@@ -17,31 +17,31 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// maxReads limits the recorded states of the object in one attempt of a handler.
+// maxReads limits how many states of the object are recorded in one attempt.
 const maxReads = 8
 
-// Recorder is the client of one attempt of a handler. It records the changes that the handler makes to its own object. It is safe for concurrent use if
-// Client is.
+// Recorder is a handler's client for one attempt. It records the changes that the handler makes to its own object. It is safe for
+// concurrent use if Client is.
 type Recorder struct {
 	client.Client
 	GVK       schema.GroupVersionKind // of the object
 	HasStatus bool                    // the kind has the status subresource
 	Essence   essence.Builder
-	Received  patch.Converted // the object of the attempt, with the changes of earlier handlers
+	Received  patch.Converted // the object as the handler received it, with the changes of earlier handlers
 
 	mu      sync.Mutex
 	read    map[string]map[string]any // the states that the handler has read or written, by resource version
 	written Write
 }
 
-// Written returns the recorded writes without the handler.
+// Written returns the recorded writes, with Handler left empty.
 func (r *Recorder) Written() Write {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.written
 }
 
-// isHandledObject reports whether an object is the one for which the handler is called.
+// isHandledObject reports whether an object is the one the handler is called for.
 func (r *Recorder) isHandledObject(obj client.Object) bool {
 	if obj.GetName() != r.Received.Object.GetName() || obj.GetNamespace() != r.Received.Object.GetNamespace() {
 		return false
@@ -121,7 +121,7 @@ func (r *Recorder) keep(obj client.Object) map[string]any {
 	return content
 }
 
-// update records the difference between the state that the handler has read and the state that it writes.
+// update records what differs between the state that the handler read and the one it writes.
 func (r *Recorder) update(obj client.Object, status bool, send func() error) error {
 	if !r.isHandledObject(obj) {
 		return send()
@@ -150,7 +150,6 @@ func (r *Recorder) update(obj client.Object, status bool, send func() error) err
 	return nil
 }
 
-// patch records the fields of a patch.
 func (r *Recorder) patch(obj client.Object, change client.Patch, send func() error) error {
 	if !r.isHandledObject(obj) {
 		return send()
@@ -172,7 +171,6 @@ func (r *Recorder) patch(obj client.Object, change client.Patch, send func() err
 	return nil //nolint:nilerr // the write has succeeded
 }
 
-// apply records the fields of an apply configuration.
 func (r *Recorder) apply(config runtime.ApplyConfiguration, send func() error) error {
 	sent := contentOf(config)
 	if !r.isHandledObject(&unstructured.Unstructured{Object: sent}) {
@@ -185,7 +183,7 @@ func (r *Recorder) apply(config runtime.ApplyConfiguration, send func() error) e
 	return nil
 }
 
-// contentOf returns the JSON form of an apply configuration; nil if it has none.
+// contentOf returns an apply configuration in its JSON form, or nil if that fails.
 func contentOf(config runtime.ApplyConfiguration) (content map[string]any) {
 	data, err := json.Marshal(config)
 	if err == nil {
@@ -194,7 +192,7 @@ func contentOf(config runtime.ApplyConfiguration) (content map[string]any) {
 	return content
 }
 
-// fieldsOfJSONPatch returns the fields that a JSON patch changes, with their stored values. Lists count as one field.
+// fieldsOfJSONPatch returns the fields that a JSON patch changes, with their stored values. A list counts as one field.
 func fieldsOfJSONPatch(data []byte, stored map[string]any) patch.MergePatch {
 	var operations []struct{ Op, Path, From string }
 	_ = json.Unmarshal(data, &operations) // an invalid patch has no operations
@@ -232,7 +230,7 @@ func fieldAt(pointer string, stored map[string]any) patch.MergePatch {
 	return patch.At(path, value)
 }
 
-// add records a write: the changed fields, and the resource version after the write.
+// add records the changed fields and the resource version after the write.
 func (r *Recorder) add(base, stored map[string]any, doc patch.MergePatch) {
 	version, found, _ := unstructured.NestedString(stored, "metadata", "resourceVersion")
 	if len(doc) == 0 || !found {

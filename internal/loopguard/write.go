@@ -9,27 +9,28 @@ import (
 
 const (
 	maxPaths    = 10 // in a report
-	maxVersions = 32 // of the writes of one handler
+	maxVersions = 32 // of one handler's writes
 )
 
-// ReportedByEngine is the handler of a [Write] of the conditions that report handlers. The engine writes them itself.
+// ReportedByEngine stands for the handler in a [Write] of the conditions that report on handlers, which the engine writes itself.
 const ReportedByEngine = ""
 
-// A Write contains the fields that a handler has written.
+// A Write is what a handler has written to its object.
 type Write struct {
 	Handler  string
-	Fields   patch.MergePatch // the change of the essence
-	Paths    []string         // the written fields, also those outside of the essence; sorted
-	Versions []string         // the resource versions of the writes, the oldest first
+	Fields   patch.MergePatch // how the essence has changed
+	Paths    []string         // the written fields, including those outside the essence; sorted
+	Versions []string         // the resource versions after the writes, oldest first
 }
 
-// NewWrite returns the write of a patch by an unknown handler. base and stored are the contents before and after the write, and version is the resource version after it.
+// NewWrite returns the write that a patch has made, with Handler left empty. base and stored are the contents before and after the write,
+// and version is the resource version after it.
 func NewWrite(builder essence.Builder, base, stored map[string]any, doc patch.MergePatch, version string) Write {
 	before, after := builder.Build(doc.CurrentValues(base).Apply(stored)), builder.Build(stored)
 	return Write{Fields: patch.Diff(before, after).DeepCopy(), Paths: mergeSorted(nil, doc.Paths()), Versions: []string{version}}
 }
 
-// with returns the union of two writes of a handler.
+// with merges a later write by the same handler.
 func (w Write) with(later Write) Write {
 	w.Fields = patch.Merge(w.Fields, later.Fields)
 	w.Paths = mergeSorted(w.Paths, later.Paths)

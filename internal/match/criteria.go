@@ -2,23 +2,23 @@ package match
 
 import "slices"
 
-// Criteria are the conditions under which a handler is selected.
+// Criteria decide for which causes and objects a handler is selected.
 type Criteria struct {
-	// Reasons are the reasons for which the handler is registered.
+	// Reasons are the ones the handler is registered for.
 	Reasons []string
-	// AnyReason selects the handler for all reasons if its field has changed. The handler then does not block deletions.
+	// AnyReason selects the handler for every reason if its field has changed. It then does not block deletions.
 	AnyReason bool
-	// EvenIfDeleted also selects a resume handler if the object is being deleted.
+	// EvenIfDeleted selects a resume handler even if the object is being deleted.
 	EvenIfDeleted bool
-	// Optional marks an optional delete handler, which needs no finalizer.
+	// Optional marks a delete handler that needs no finalizer.
 	Optional bool
 	Filters
 }
 
-// Cause is the cause for which handlers are selected.
+// Cause is what handlers are selected for.
 type Cause struct {
 	Reason   string // a value of cause.Reason
-	Initial  bool   // whether the object was in the first listing, and this process has not handled it yet
+	Initial  bool   // the object was in the first listing, and this process hasn't handled it yet
 	Deleting bool
 }
 
@@ -47,12 +47,13 @@ func (c Criteria) MatchCause(s Cause, o Input) Refusal {
 	}
 }
 
-// SelectedOnlyByResume reports whether a matching handler is selected only as a resume handler, although the cause has another reason.
+// SelectedOnlyByResume reports whether a matching handler is selected merely because it is a resume handler, although the cause has a
+// different reason.
 func (c Criteria) SelectedOnlyByResume(s Cause, o Input) bool {
 	return !c.matchOwnReasons(s, o).Accepts() && s.Reason != reasonResume
 }
 
-// matchOwnReasons checks whether the cause has a reason for which the handler is registered, other than resume.
+// matchOwnReasons checks whether the handler is registered for the cause's reason, other than resume.
 func (c Criteria) matchOwnReasons(s Cause, o Input) Refusal {
 	switch {
 	case c.AnyReason:
@@ -72,17 +73,19 @@ func (c Criteria) Resumes() bool { return slices.Contains(c.Reasons, reasonResum
 // Creates reports whether the handler is a creation handler.
 func (c Criteria) Creates() bool { return slices.Contains(c.Reasons, reasonCreate) }
 
-// ComparesStates reports whether the handler needs the last-handled configuration: to distinguish new objects from known ones, or to detect changes.
+// ComparesStates reports whether the handler needs the last-handled configuration, either to tell new objects from known ones or to detect
+// changes.
 func (c Criteria) ComparesStates() bool {
 	return c.AnyReason || slices.ContainsFunc(c.Reasons, func(reason string) bool { return reason != reasonDelete })
 }
 
-// ReceivesDiff reports whether a handler receives the diff when it is invoked for a reason.
+// ReceivesDiff reports whether a handler receives the diff when it is called for a reason.
 func (c Criteria) ReceivesDiff(reason string) bool {
 	return c.AnyReason || reason == reasonUpdate && slices.Contains(c.Reasons, reasonUpdate)
 }
 
-// IsMandatoryDelete reports whether the handler is a delete handler that is not optional. The object then needs a finalizer until the handler has finished.
+// IsMandatoryDelete reports whether the handler is a delete handler that is not optional. The object then keeps a finalizer until it has
+// finished.
 func (c Criteria) IsMandatoryDelete() bool {
 	return slices.Contains(c.Reasons, reasonDelete) && !c.Optional
 }

@@ -5,8 +5,8 @@
 //		refusal = criteria.MatchCause(cause, input) // the reason and the change of the field
 //	}
 //
-// For a handler that does not match, both functions return a [Refusal], which the engine logs at V(4) and explains to users. The
-// functions have no side effects, and do not recover from panics of tests that users provide.
+// If a handler does not match, both functions return a [Refusal], which the engine logs at V(4) and explains to users. They have no side
+// effects, and don't recover from panics in the users' tests.
 //
-// [Matcher] is the inspectable form of the matchers of package filter, for the validation of declarations.
+// [Matcher] is a form of package filter's matchers that the validation of declarations can inspect.
 package match

@@ -9,13 +9,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// Test tests one value in its decoded JSON form. The value is nil if the field is absent. A test must not change the value.
+// Test tests one value in its decoded JSON form, or nil if the field is absent. It must not change the value.
 type Test func(value any) bool
 
-// Filters select objects. All of them must match.
+// Filters select objects that pass all of them.
 type Filters struct {
 	Labels, Annotations []KeyFilter
-	Owners              []schema.GroupKind // at least one owner must have one of these kinds; if empty, owners are ignored
+	Owners              []schema.GroupKind // at least one owner must be of one of these kinds; if empty, owners are ignored
 	Field               *FieldFilter
 	SkipsDeletion       bool // objects that are being deleted do not match
 }
@@ -31,7 +31,7 @@ type KeyFilter struct {
 // FieldFilter tests the value of one field, or its change.
 type FieldFilter struct {
 	Path []string
-	// Tests test the value. Without tests, the field must be present.
+	// Tests test the value. Without any, the field must be present.
 	Tests []Test
 	// From and To test the value before and after a change.
 	From, To []Test
@@ -39,18 +39,18 @@ type FieldFilter struct {
 	Wanted string
 }
 
-// Input contains the objects that filters are applied to.
+// Input is what filters are applied to.
 type Input struct {
-	// Object is the JSON form of the present object.
+	// Object is the current object in its JSON form.
 	Object map[string]any
 	// HasCause is true for cause handlers. Old and New are then the essences before and after the change.
 	HasCause bool
 	Old, New map[string]any
-	// OldUnknown is true if the object has changed, and only a digest of the state before is known. Old is then nil.
+	// OldUnknown is true if the object has changed but only a digest of the previous state is known. Old is then nil.
 	OldUnknown bool
 }
 
-// MatchObject applies all filters except the conditions on the change of a field, which MatchCause applies.
+// MatchObject applies all filters, except the conditions on how a field has changed: MatchCause checks those.
 func (f Filters) MatchObject(o Input) Refusal {
 	meta, _ := o.Object["metadata"].(map[string]any)
 	if f.SkipsDeletion && meta["deletionTimestamp"] != nil {
@@ -85,8 +85,8 @@ func (f *FieldFilter) refusal(rule Rule, before, after any) Refusal {
 	return Refusal{Rule: rule, Name: strings.Join(f.Path, "."), Old: before, Value: after, Wanted: f.Wanted}
 }
 
-// matchesValue tests the value of the field. With a cause, the old or the new value must match. A handler is therefore also selected when a matching
-// value is removed. If the old value is unknown, the field may have been present.
+// matchesValue tests the field's value. With a cause, either the old or the new value must match, so that a handler is selected even when a
+// matching value is removed. If the old value is unknown, the field may have been present.
 func (f *FieldFilter) matchesValue(o Input) bool {
 	if o.HasCause && o.OldUnknown && len(f.Tests) == 0 {
 		return true
@@ -103,8 +103,8 @@ func (f *FieldFilter) matchesValue(o Input) bool {
 	return false
 }
 
-// matchChange checks whether the field has changed as required. Without a field filter, any change matches. If the old value is unknown, the field may have
-// changed.
+// matchChange checks whether the field has changed as required. Without a field filter, any change will do. If the old value is unknown,
+// the field may have changed.
 func (f Filters) matchChange(o Input) Refusal {
 	if f.Field == nil {
 		return Refusal{}

@@ -20,28 +20,28 @@ const (
 	After
 )
 
-// Matcher is the inspectable form of a matcher of package filter.
+// Matcher is a matcher of package filter in a form that can be inspected.
 type Matcher struct {
-	// Description describes the matcher in errors.
+	// Description is how errors describe the matcher.
 	Description string
 	Test        Test
 	Side        Side
-	// Presence is set if the matcher only tests whether there is a value.
+	// Presence is set if the matcher only tests whether a value exists: true if it must, false if it must not.
 	Presence *bool
-	// HasEqual is true if the matcher only compares with Equal.
+	// HasEqual is true if the matcher does nothing but compare with Equal.
 	HasEqual bool
 	Equal    any
-	// All contains the inner matchers of a conjunction, one for each argument.
+	// All lists the inner matchers of a conjunction, one for each argument.
 	All []Matcher
-	// Opaque is true if the result depends on more than the operands and the presence of the value, for example on a function of the user.
+	// Opaque is true if the result depends on more than the operands and the value's presence, for example on a user's function.
 	Opaque bool
-	// Operands contains all values that the matcher compares with, including those of inner matchers.
+	// Operands lists all values that the matcher compares with, including those of inner matchers.
 	Operands []Operand
-	// Err describes an invalid matcher.
+	// Err says why a matcher is invalid.
 	Err error
 }
 
-// Conjuncts returns the inner matchers of a conjunction, recursively. For any other matcher, it returns the matcher itself.
+// Conjuncts returns the inner matchers of a conjunction, recursively, or otherwise the matcher itself.
 func (m Matcher) Conjuncts() (parts []Matcher) {
 	if len(m.All) == 0 {
 		return []Matcher{m}
@@ -53,17 +53,17 @@ func (m Matcher) Conjuncts() (parts []Matcher) {
 	return parts
 }
 
-// IsPresent reports whether the matcher only tests that there is a value.
+// IsPresent reports whether the matcher only tests that a value exists.
 func (m Matcher) IsPresent() bool { return m.Presence != nil && *m.Presence }
 
-// IsAbsent reports whether the matcher only tests that there is no value.
+// IsAbsent reports whether the matcher only tests that no value exists.
 func (m Matcher) IsAbsent() bool { return m.Presence != nil && !*m.Presence }
 
-// Contradict reports whether no value can pass all matchers. If some of them test the sides of a change, it reports whether no change can pass all of them.
-// It ignores opaque matchers, and does not know the type of the value. So if it returns false, the matchers can still contradict each other.
+// Contradict reports whether no value can pass all matchers, or no change if some of them test the sides of a change. It ignores opaque
+// matchers and doesn't know the value's type, so matchers may contradict each other even if it returns false.
 func Contradict(matchers ...Matcher) bool {
 	var current, before, after []Test
-	values := []any{nil, "\x00one", "\x00other"} // no value, and two values that no matcher compares with
+	values := []any{nil, "\x00one", "\x00other"} // no value, and two that no matcher compares with
 	for _, m := range matchers {
 		if m.Opaque {
 			continue
@@ -96,12 +96,12 @@ func Contradict(matchers ...Matcher) bool {
 
 // Operand is a value that a matcher compares with.
 type Operand struct {
-	// Value is the value in its JSON form.
+	// Value is in its JSON form.
 	Value any
 	Side  Side
-	// OrAbsent is true if an absent value also passes.
+	// OrAbsent is true if an absent value passes too.
 	OrAbsent bool
-	// Negated is true if the matcher passes for all values except Value.
+	// Negated is true if the matcher passes for every value except this one.
 	Negated bool
 }
 
@@ -114,7 +114,7 @@ func (l Operand) String() string {
 	return string(out)
 }
 
-// ToJSONValue converts a value to the types of decoded JSON objects.
+// ToJSONValue converts a value to the types that decoded JSON has.
 func ToJSONValue(value any) (any, error) {
 	text, err := json.Marshal(value)
 	if err != nil {

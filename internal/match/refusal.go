@@ -6,18 +6,19 @@ import (
 	"strings"
 )
 
-// Refusal is the reason why a handler is not called. The zero value means that the handler is called.
+// Refusal says why a handler is not called. The zero value means that it is called.
 type Refusal struct {
 	Rule Rule
-	// Name is the label, the annotation or the dotted path of the field that the rule tests. For other rules, it is empty.
+	// Name is the label, annotation or dotted field path that the rule tests. It is empty for other rules.
 	Name string
-	// Value is the present value of the label, the annotation or the field, and Old the value of the field before the change. They are nil if there is no value.
+	// Value is the current value of the label, annotation or field, and Old the field's value before the change. They are nil if there is
+	// no value.
 	Value, Old any
-	// Wanted describes the tests of the filter. It is empty if the value must only exist.
+	// Wanted describes the filter's tests. It is empty if the value only has to exist.
 	Wanted string
 }
 
-// Rule is a rule that can refuse the call of a handler.
+// Rule is the check that a handler has failed.
 type Rule int
 
 // The rules.
@@ -30,19 +31,19 @@ const (
 	When                // a When function returns false
 	OtherReason         // the handler is for other reasons
 	FieldUnchanged      // the field has not changed
-	FieldFrom           // the field had another value before the change
-	FieldTo             // the field has another value after the change
-	AlreadyHandled      // a resume handler: this process has handled the object
-	Deleting            // the object is being deleted, and the handler is not for that
+	FieldFrom           // the field's value before the change does not match
+	FieldTo             // the field's value after the change does not match
+	AlreadyHandled      // a resume handler, but this process has already handled the object
+	Deleting            // the object is being deleted, and the handler isn't meant for that
 	OnlyConditions      // only conditions have changed
-	Unrelated           // the handler compares old and new states, and finds them equal
+	Unrelated           // the handler compares the old and new states, which are equal
 	Panicked            // a filter panicked
 )
 
 // Accepts reports whether the handler is called.
 func (r Refusal) Accepts() bool { return r.Rule == NoRule }
 
-// String explains the refusal without values, which may be confidential. For the zero value, it is empty.
+// String explains the refusal, but leaves out values because they may be confidential. It is empty for the zero value.
 func (r Refusal) String() string {
 	switch r.Rule {
 	case NoRule:
@@ -75,7 +76,7 @@ var texts = map[Rule]string{
 	Panicked:       "a filter of the handler panicked",
 }
 
-// WithValues explains the refusal with the values that the rule tests.
+// WithValues explains the refusal and includes the tested values.
 func (r Refusal) WithValues() string {
 	text := r.String()
 	switch r.Rule {
@@ -96,7 +97,7 @@ func (r Refusal) WithValues() string {
 
 const maxValue = 100 // bytes
 
-// textOf returns the JSON form of a value, shortened.
+// textOf returns a value as shortened JSON.
 func textOf(value any) string {
 	if value == nil {
 		return "there is no value"

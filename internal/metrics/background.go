@@ -12,7 +12,7 @@ var (
 		Help: "Daemons that run or wait for their next attempt.",
 	}, []string{"kind", "handler"})
 
-	// Timers is the number of timers of all objects.
+	// Timers is the number of timers, summed over all objects.
 	Timers = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "timers",
 		Help: "Timers of objects, including those that wait for a change of the object.",
@@ -24,14 +24,14 @@ var (
 		Help: "Timers that are due and wait because the maximum number of timers is running.",
 	}, []string{"kind", "handler"})
 
-	// TimerDrift is the delay between the due time and the invocation of timers.
+	// TimerDrift is how long after their due time timers are called.
 	TimerDrift = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "timer_drift_seconds",
 		Help:    "Delay between the due time and the invocation of timers.",
 		Buckets: []float64{0.001, 0.01, 0.1, 0.5, 1, 5, 30, 300},
 	}, []string{"kind", "handler"})
 
-	// BackgroundUnstopped is the number of daemons and timers that are still running long after their contexts were cancelled.
+	// BackgroundUnstopped is the number of daemons and timers that still run long after their contexts were cancelled.
 	BackgroundUnstopped = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "background_unstopped",
 		Help: "Runs of daemons and timers that still run long after their contexts have ended.",

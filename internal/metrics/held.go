@@ -5,7 +5,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// HeldObjects is the number of objects that a step of their reconcile holds, by the reason of the hold.
+// HeldObjects is the number of objects with a hold, by its reason.
 var HeldObjects = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Namespace: namespace, Name: "held_objects",
 	Help: "Objects whose handlers wait, by the reason, such as annotation or loop.",

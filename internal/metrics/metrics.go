@@ -14,32 +14,32 @@ var (
 		Help: "Attempts of handlers by outcome: succeeded, ignored, retried, failed, interrupted, waiting (for sub-handlers).",
 	}, []string{"kind", "handler", "outcome"})
 
-	// HandlerDuration is the duration of attempts.
+	// HandlerDuration is how long attempts take.
 	HandlerDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "handler_duration_seconds",
 		Help:    "Duration of attempts of handlers.",
 		Buckets: []float64{0.001, 0.01, 0.1, 1, 10, 60, 600, 3600},
 	}, []string{"kind", "handler"})
 
-	// HandlerPanics counts the recovered panics of handlers.
+	// HandlerPanics counts handlers' recovered panics.
 	HandlerPanics = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "handler_panics_total",
 		Help: "Panics of handlers that were recovered and handled by their retry policy.",
 	}, []string{"kind", "handler"})
 
-	// WriteConflicts counts writes that the API server has answered with a conflict.
+	// WriteConflicts counts writes that failed with a conflict.
 	WriteConflicts = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "write_conflicts_total",
 		Help: "Writes that failed with a conflict and were repeated for the present version of the object.",
 	}, []string{"kind"})
 
-	// OldestUnhandled is the waiting time of the object that has waited longest for a worker.
+	// OldestUnhandled is how long the object at the head of the line has been waiting for a worker.
 	OldestUnhandled = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "oldest_unhandled_seconds",
 		Help: "Longest time that an object has been waiting for a worker.",
 	}, []string{"kind"})
 
-	// Objects is the number of objects that the process handles.
+	// Objects is the number of objects the process handles.
 	Objects = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "objects",
 		Help: "Objects of the kind that the process handles; with sharding, only the objects of the shard.",
@@ -51,7 +51,7 @@ var (
 		Help: "Reconciles that were delayed because the cache did not show the last write of the operator yet.",
 	}, []string{"kind"})
 
-	// StoredBytes is the size of all annotations of an object after a write.
+	// StoredBytes is the total size of an object's annotations after a write.
 	StoredBytes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "stored_bytes",
 		Help:    "Size of all annotations of an object after a write of the operator; the API server allows 262144 bytes.",
@@ -64,7 +64,7 @@ var (
 		Help: "Reconciles that read the object from the API server because the cache did not show the last write of the operator in time.",
 	}, []string{"kind"})
 
-	// UnpostedEvents counts the Events that exceeded the limit of their objects.
+	// UnpostedEvents counts Events that were dropped because there were too many about the same object.
 	UnpostedEvents = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "unposted_events_total",
 		Help: "Kubernetes Events that were not posted because there were too many about the same object.",
@@ -76,7 +76,7 @@ var (
 		Help: "Stored objects that the operator does not handle because they do not decode into their Go type.",
 	}, []string{"kind"})
 
-	// RejectedProgress counts the writes of progress that the API server has rejected.
+	// RejectedProgress counts the progress writes that the API server has rejected.
 	RejectedProgress = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "rejected_progress_total",
 		Help: "Writes of records and baselines that the API server has rejected; they are kept in memory.",
@@ -88,7 +88,8 @@ var (
 		Help: "Watches that deliver no changes, by reason: forbidden, not_served (the API server does not serve the kind), silent.",
 	}, []string{"kind", "reason"})
 
-	// DroppedFields counts fields in the changes of handlers that the API server has not stored: dropped fields and nulls, and defaults of removed fields.
+	// DroppedFields counts the changes of handlers that the API server did not store: fields and nulls it dropped, and removed fields that
+	// it set to their defaults.
 	DroppedFields = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "dropped_fields_total",
 		Help: "Fields that handlers have set and the API server did not store, counted for each write.",

@@ -9,12 +9,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/keyed"
 )
 
-// ObjectSet contains the objects of one kind that a gauge counts, such as paused objects. The zero value is empty. ObjectSet is safe for concurrent use.
+// ObjectSet is a set of one kind's objects whose size a gauge shows, such as the paused objects. The zero value is empty. ObjectSet is safe
+// for concurrent use.
 type ObjectSet struct {
 	since keyed.Map[types.NamespacedName, time.Time]
 }
 
-// Note records whether the object of a key counts, and updates the gauge.
+// Note records whether the object with this key counts, and updates the gauge.
 func (s *ObjectSet) Note(gauge prometheus.Gauge, key types.NamespacedName, counts bool) {
 	if !counts && s.since.Len() == 0 {
 		return
@@ -32,5 +33,5 @@ func (s *ObjectSet) Note(gauge prometheus.Gauge, key types.NamespacedName, count
 	})
 }
 
-// Since returns the time since when the object of a key has counted; the zero time if it does not count.
+// Since returns when the object with this key started to count, or the zero time if it doesn't count.
 func (s *ObjectSet) Since(key types.NamespacedName) time.Time { return s.since.Get(key) }

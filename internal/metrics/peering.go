@@ -6,7 +6,7 @@ import (
 )
 
 var (
-	// Paused is 1 while another operator has a higher priority, or while the operator cannot read its peering.
+	// Paused is 1 while another operator has a higher priority, or while the operator cannot read its peering object.
 	Paused = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "paused",
 		Help: "1 while peering pauses the operator, 0 otherwise.",

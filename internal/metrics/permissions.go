@@ -18,8 +18,8 @@ var missing struct {
 	counts map[string]int // by labels
 }
 
-// AddMissingPermission changes the number of operators that do not have a permission. The labels are group, resource, verb and namespace. A permission that no
-// operator lacks has no time series.
+// AddMissingPermission changes the number of operators without a permission. The labels are group, resource, verb and namespace. The time
+// series is removed once no operator lacks the permission.
 func AddMissingPermission(change int, labels ...string) {
 	missing.mu.Lock()
 	defer missing.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 const (
 	Waiting  = "waiting"  // the API server does not serve the kind
 	Starting = "starting" // the caches have not synced
-	Failed   = "failed"   // the start has failed, and the operator retries it
+	Failed   = "failed"   // it failed to start, and the operator will retry
 	Served   = "served"   // the operator handles the objects
-	Leaving  = "leaving"  // the operator finishes the work that it has begun
+	Leaving  = "leaving"  // the operator is finishing the work it has started
 )
 
 var (
@@ -28,7 +28,7 @@ var (
 	}, []string{"state"})
 )
 
-// A StateCount is the part of an operator in a gauge that all operators of the process share. It is safe for concurrent use.
+// A StateCount is one operator's contribution to a gauge that all operators of the process share. It is safe for concurrent use.
 type StateCount struct {
 	gauge *prometheus.GaugeVec
 	mu    sync.Mutex
@@ -41,7 +41,7 @@ func NewKindCount() *StateCount { return &StateCount{gauge: dynamicKinds, last: 
 // NewNamespaceCount returns a count of namespaces by state.
 func NewNamespaceCount() *StateCount { return &StateCount{gauge: namespaces, last: map[string]int{}} }
 
-// Set sets the current numbers. A state that is missing in numbers has the number 0.
+// Set sets the current numbers. A state that is missing counts as 0.
 func (c *StateCount) Set(numbers map[string]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,13 +5,14 @@ import (
 	"sync"
 )
 
-// watchProblemUsers contains the number of open counts for each kind.
+// watchProblemUsers counts the open WatchProblemCounts of each kind.
 var watchProblemUsers struct {
 	mu     sync.Mutex
 	byKind map[string]int
 }
 
-// A WatchProblemCount is the part of one check in the number of watches with problems. The counts of the same kind are added. It is not safe for concurrent use.
+// A WatchProblemCount is what one check adds to the number of watches with problems. The counts of a kind are summed up. It is not safe for
+// concurrent use.
 type WatchProblemCount struct {
 	kind string
 	last map[string]int
@@ -28,7 +29,7 @@ func NewWatchProblemCount(kind string) *WatchProblemCount {
 	return &WatchProblemCount{kind: kind, last: map[string]int{}}
 }
 
-// Set sets the current numbers. A reason that is missing in numbers has the number 0.
+// Set sets the current numbers. A reason that is missing counts as 0.
 func (c *WatchProblemCount) Set(numbers map[string]int) {
 	for reason, n := range c.last {
 		if _, found := numbers[reason]; !found {
@@ -41,7 +42,7 @@ func (c *WatchProblemCount) Set(numbers map[string]int) {
 	c.last = maps.Clone(numbers)
 }
 
-// Close removes the count. Without other counts of the kind, it removes the time series of the kind.
+// Close removes the count, and the kind's time series if it was the last count of that kind.
 func (c *WatchProblemCount) Close() {
 	c.Set(nil)
 	watchProblemUsers.mu.Lock()

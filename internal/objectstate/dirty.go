@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// RelatedChange stands for a change that has no resource version of the object: a change of a related object, or a resync.
+// RelatedChange stands for a change without a resource version of the object, such as a change of a related object or a resync.
 const RelatedChange = ""
 
-// maxVersions limits the dirty marks of a key and the recorded writes of this process to an object. If a key has too many marks, a mark of a related
-// change replaces them. If an object has too many recorded writes, the oldest ones are dropped.
+// maxVersions limits a key's dirty marks, and the recorded writes of this process to an object. If a key gets too many marks, they are
+// replaced with a single one for a related change. Of the recorded writes, the oldest are dropped.
 const maxVersions = 32
 
 // MarkRelatedChange marks key as dirty because a related object has changed, such as an owned object.
@@ -21,10 +21,9 @@ func (s *Store[W]) MarkRelatedChange(key types.NamespacedName) {
 	s.markDirty(key, dirtyMark{version: RelatedChange})
 }
 
-// dirtyMark is a change of the object or of a related object.
 type dirtyMark struct {
-	version  string // of the object after the change; RelatedChange for a related object
-	previous string // the version that the watch has shown before
+	version  string // the object's version after the change; RelatedChange for a related object
+	previous string // the version that the watch delivered before
 }
 
 func (s *Store[W]) markDirty(key types.NamespacedName, mark dirtyMark) {
@@ -37,15 +36,15 @@ func (s *Store[W]) markDirty(key types.NamespacedName, mark dirtyMark) {
 	s.dirty[key] = append(s.dirty[key], mark)
 }
 
-// OwnVersion is a resource version that a write of this process has created.
+// OwnVersion is a resource version that this process has written.
 type OwnVersion struct {
 	Version string
-	// EditedAfter is set if the version also contains a change by another client, which was made after this version of the object. The version is then a
-	// foreign change if the watch shows it together with this change, as after a list.
+	// EditedAfter is set if the version contains a concurrent edit too, and is the version from before this edit. If the watch then
+	// delivers both at once, as after a list, the version counts as a foreign change.
 	EditedAfter string
 }
 
-// AddOwnVersion records the resource version of a write of this process to an object, until the watch delivers it. It ignores unknown objects.
+// AddOwnVersion records the resource version of a write by this process until the watch delivers it. Unknown objects are ignored.
 func (s *Store[W]) AddOwnVersion(uid types.UID, version OwnVersion) {
 	if !s.options.TrackDirty {
 		return
@@ -57,9 +56,9 @@ func (s *Store[W]) AddOwnVersion(uid types.UID, version OwnVersion) {
 	}
 }
 
-// TakeForeignChanges returns the marks of key that are not writes of this process: the resource versions of changes by other clients, and an empty string for
-// each change of a related object. It returns and clears the marks up to the given version of the object, and keeps the marks of newer versions for the next
-// call. With an empty version, it returns and clears all marks.
+// TakeForeignChanges returns those marks of key that this process hasn't written itself: the resource versions of changes by other clients,
+// and an empty string for each change of a related object. It takes the marks up to the object's given version and leaves newer ones for
+// the next call. With an empty version, it takes all of them.
 func (s *Store[W]) TakeForeignChanges(key types.NamespacedName, uid types.UID, version string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +77,7 @@ func (s *Store[W]) TakeForeignChanges(key types.NamespacedName, uid types.UID, v
 	undelivered := slices.DeleteFunc(slices.Clone(own), func(v OwnVersion) bool {
 		return slices.ContainsFunc(taken, func(m dirtyMark) bool { return m.version == v.Version })
 	})
-	undelivered = undelivered[max(0, len(undelivered)-maxVersions):] // the watch may skip a version, which would then remain here
+	undelivered = undelivered[max(0, len(undelivered)-maxVersions):] // the watch may skip a version, which would stay here forever
 	if s.ownVersions[uid] = undelivered; len(undelivered) == 0 {
 		delete(s.ownVersions, uid)
 	}
@@ -91,12 +90,12 @@ func (s *Store[W]) TakeForeignChanges(key types.NamespacedName, uid types.UID, v
 	return foreign
 }
 
-// isOwn reports whether the change consists only of a write of this process.
+// isOwn reports whether the change is nothing but a write of this process.
 func (m dirtyMark) isOwn(write OwnVersion) bool {
 	return m.version == write.Version && (write.EditedAfter == "" || isNewer(m.previous, write.EditedAfter))
 }
 
-// isNewer reports whether a resource version is newer than another one. Versions that cannot be compared are not newer.
+// isNewer reports whether a resource version is newer than the other. It returns false for versions that can't be compared.
 func isNewer(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	return err == nil && order > 0

@@ -13,8 +13,9 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Observer receives each observed state of an object, and each object that has left the cache, before the store enqueues the key of the object. It receives
-// no resyncs. The informer waits for both methods, so they must return quickly. isDeleted is true if the object certainly does not exist any more.
+// Observer is notified of every observed state of an object, and of every object that has left the cache, before the store enqueues the
+// object's key. It is not called for resyncs. The informer waits for both methods, so they must return quickly. isDeleted is true if the
+// object certainly no longer exists.
 type Observer interface {
 	OnUpsert(ctx context.Context, obj client.Object)
 	OnLeave(obj client.Object, isDeleted bool)
@@ -25,10 +26,10 @@ type noopObserver struct{}
 func (noopObserver) OnUpsert(context.Context, client.Object) {}
 func (noopObserver) OnLeave(client.Object, bool)             {}
 
-// EventHandler returns a handler that records the events of an informer and enqueues the keys of their objects. The handler records
-// every event. It marks a key as dirty if all predicates accept the event; a resync is then like a change. It enqueues a creation or an update if all predicates accept it. It enqueues every deletion, and every update that starts a deletion or
-// replaces the object, regardless of the predicates. With [Options.RecordEvents], it enqueues every event except a resync regardless of the predicates.
-// observer may be nil.
+// EventHandler returns a handler that records an informer's events and enqueues the keys of their objects. Every event is recorded. If all
+// predicates accept an event, even a resync, its key is marked as dirty; creations and updates are enqueued then. Deletions, and updates
+// that start a deletion or replace the object, are enqueued regardless of the predicates. With [Options.RecordEvents], so is every event
+// except a resync. observer may be nil.
 func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predicate) handler.EventHandler {
 	accepts := predicate.And(predicates...)
 	if observer == nil {
@@ -53,7 +54,7 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			accepted := accepts.Update(e)
 			replaced := e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
-			if replaced { // another uid means that the watch has missed a deletion and a creation
+			if replaced { // with a different uid, the watch has missed a deletion and a creation
 				isDeleted := isOlder(e.ObjectOld, e.ObjectNew) // otherwise, a list may have been older than the cache
 				s.MarkLeft(LeftObject{s.newestOf(e.ObjectOld), !isDeleted})
 				observer.OnLeave(e.ObjectOld, isDeleted)
@@ -62,7 +63,7 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			resynced := !replaced && e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
 			if resynced {
 				s.resync(e.ObjectNew)
-				if accepted { // reconcilers rely on it to correct states that they cannot watch
+				if accepted { // reconcilers rely on it to correct states they cannot watch
 					s.MarkRelatedChange(client.ObjectKeyFromObject(e.ObjectNew))
 				}
 			} else {
@@ -70,7 +71,7 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 				observer.OnUpsert(ctx, e.ObjectNew)
 				s.recordEvent(Event{Object: e.ObjectNew, Type: map[bool]string{true: eventAdded, false: eventModified}[replaced]})
 			}
-			// Predicates that compare generations or labels do not recognize the start of a deletion.
+			// Predicates that compare generations or labels don't notice when a deletion starts.
 			deleting := e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
 			if replaced || deleting || accepted || s.options.RecordEvents && !resynced {
 				s.enqueue(q, e.ObjectNew)
@@ -89,7 +90,7 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 				s.MarkRelatedChange(client.ObjectKeyFromObject(last))
 			}
 			s.recordEvent(Event{Object: e.Object, Type: eventDeleted, Inferred: e.DeleteStateUnknown})
-			s.enqueue(q, e.Object) // regardless of the predicates, because the worker must remove the state of the object
+			s.enqueue(q, e.Object) // regardless of the predicates, because the worker must remove the object's state
 		},
 	}
 }

@@ -5,16 +5,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Event is one observed event of an object.
+// Event is an observed event of an object.
 type Event struct {
 	Object client.Object
 	// Type is ADDED, MODIFIED or DELETED; empty for objects of the first listing.
 	Type string
-	// Inferred is true for a deletion that the watch has not reported: a later list lacked the object.
+	// Inferred is true if the watch has not reported the deletion, but the object was missing from a later list.
 	Inferred bool
 }
 
-// The types of events. The watch API uses the same values.
+// The event types have the same values as in the watch API.
 const (
 	eventAdded    = "ADDED"
 	eventModified = "MODIFIED"
@@ -35,7 +35,7 @@ func (s *Store[W]) recordEvent(event Event) {
 	s.events[key] = append(s.events[key], event)
 }
 
-// TakeEvents returns and clears the events recorded for key, in the order of their arrival.
+// TakeEvents returns and clears the events recorded for key, oldest first.
 func (s *Store[W]) TakeEvents(key types.NamespacedName) []Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()

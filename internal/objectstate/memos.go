@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Memos are values that handlers store for an object in memory. They exist until the object is deleted or the process ends. The zero value is
-// empty. Memos are safe for concurrent use by handlers, daemons and timers.
+// Memos are values that handlers keep in memory for an object, until it is deleted or the process exits. The zero value is empty. Memos are
+// safe for concurrent use by handlers, daemons and timers.
 type Memos struct {
 	values atomic.Pointer[sync.Map] // nil until a value is stored
 }
@@ -30,7 +30,7 @@ func (m *Memos) Store(key, value any) {
 	m.values.Load().Store(key, value)
 }
 
-// Memos returns the memos of an object. For an unknown object, it returns empty memos that the store does not keep.
+// Memos returns an object's memos. For an unknown object, they are empty and the store doesn't keep them.
 func (s *Store[W]) Memos(uid types.UID) *Memos {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,12 +43,12 @@ func (s *Store[W]) Memos(uid types.UID) *Memos {
 
 type memosKey struct{}
 
-// ContextWithMemos returns a context with the memos of an object, for a handler of that object.
+// ContextWithMemos returns a context with an object's memos, for the object's handlers.
 func ContextWithMemos(ctx context.Context, memos *Memos) context.Context {
 	return context.WithValue(ctx, memosKey{}, memos)
 }
 
-// MemosFromContext returns the memos in the context of a handler. It returns nil for other contexts.
+// MemosFromContext returns the memos in a handler's context, or nil in other contexts.
 func MemosFromContext(ctx context.Context) *Memos {
 	memos, _ := ctx.Value(memosKey{}).(*Memos)
 	return memos

@@ -7,12 +7,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// names finds the states of existing objects by their keys. Its map contains hashes instead of keys, because the map is a large part of the memory for each object.
-// It only contains states with an observed object, under the key of this object.
+// names finds the states of existing objects by key. It maps hashes instead of keys, because the map takes up a large part of the memory
+// per object. It only holds states with an observed object, under that object's key.
 type names[W any] struct {
 	hash   func(types.NamespacedName) uint64
 	byHash map[uint64]*State[W]
-	others map[types.NamespacedName]*State[W] // the states whose hash another key has
+	others map[types.NamespacedName]*State[W] // states whose hash is taken by a different key
 }
 
 func newNames[W any]() names[W] {
@@ -24,7 +24,7 @@ func newNames[W any]() names[W] {
 	}
 }
 
-// get returns the state of the object of a key; nil if there is none.
+// get returns the state of the object with a key, or nil.
 func (n *names[W]) get(key types.NamespacedName) *State[W] {
 	if state := n.byHash[n.hash(key)]; state.isOf(key) {
 		return state
@@ -32,7 +32,6 @@ func (n *names[W]) get(key types.NamespacedName) *State[W] {
 	return n.others[key]
 }
 
-// set stores a state for the key of its observed object.
 func (n *names[W]) set(state *State[W]) {
 	key := client.ObjectKeyFromObject(state.observed)
 	hash := n.hash(key)
@@ -41,10 +40,9 @@ func (n *names[W]) set(state *State[W]) {
 		return
 	}
 	n.byHash[hash] = state
-	delete(n.others, key) // the other key with the hash may have been removed
+	delete(n.others, key) // the other key with this hash may have been removed
 }
 
-// remove removes the state of a key.
 func (n *names[W]) remove(key types.NamespacedName) {
 	if hash := n.hash(key); n.byHash[hash].isOf(key) {
 		delete(n.byHash, hash)
@@ -53,7 +51,7 @@ func (n *names[W]) remove(key types.NamespacedName) {
 	}
 }
 
-// removeState removes a state before its observed object changes. Another state may have replaced it.
+// removeState removes a state before its observed object changes, unless a different state has taken its key.
 func (n *names[W]) removeState(state *State[W]) {
 	if state.observed == nil {
 		return
@@ -63,7 +61,6 @@ func (n *names[W]) removeState(state *State[W]) {
 	}
 }
 
-// keys returns the keys for which match returns true.
 func (n *names[W]) keys(match func(types.NamespacedName) bool) (keys []types.NamespacedName) {
 	for _, state := range n.byHash {
 		if key := client.ObjectKeyFromObject(state.observed); match(key) {
@@ -78,7 +75,7 @@ func (n *names[W]) keys(match func(types.NamespacedName) bool) (keys []types.Nam
 	return keys
 }
 
-// isOf reports whether the observed object has a key. It returns false for a nil state.
+// isOf reports whether the observed object has this key. It returns false for a nil state.
 func (s *State[W]) isOf(key types.NamespacedName) bool {
 	return s != nil && s.observed.GetName() == key.Name && s.observed.GetNamespace() == key.Namespace
 }

@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// IsOlderVersion reports whether a resource version is older than another one. If one of them is not a number, IsOlderVersion reports whether they differ.
+// IsOlderVersion reports whether a resource version is older than the other. If one of them is not a number, it reports whether they
+// differ.
 func IsOlderVersion(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	if err != nil {
@@ -19,8 +20,8 @@ func IsOlderVersion(version, than string) bool {
 	return order < 0
 }
 
-// Newest returns the newest known state of an object. The known states are observed states, states read from the cache, and responses to writes of this process.
-// It returns nil for unknown and deleted objects. The result is shared and must not be changed.
+// Newest returns an object's newest known state, which was observed, read from the cache, or returned by a write of this process. It
+// returns nil for unknown and deleted objects. The result is shared and must not be changed.
 func (s *Store[W]) Newest(uid types.UID) client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,8 +38,8 @@ func (s *Store[W]) newest(uid types.UID) client.Object {
 	return nil
 }
 
-// Observed returns the last observed state of the object of a key. It returns nil for unknown and deleted objects. Unlike [Store.Newest], it never returns the
-// response to a write, so the cache is at least as new. The result is shared and must not be changed.
+// Observed returns the last observed state of the object with a key, or nil if the object is unknown or deleted. Unlike [Store.Newest], it
+// never returns the response to a write, so the cache is at least as new. The result is shared and must not be changed.
 func (s *Store[W]) Observed(key types.NamespacedName) client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +49,7 @@ func (s *Store[W]) Observed(key types.NamespacedName) client.Object {
 	return nil
 }
 
-// resync replaces an observed object by another copy of the same version: the object is then in memory only once.
+// resync replaces an observed object with a different copy of the same version, so that memory holds it only once.
 func (s *Store[W]) resync(obj client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,10 +58,10 @@ func (s *Store[W]) resync(obj client.Object) {
 	}
 }
 
-// setObserved records an observed state. It also replaces the key of the map, because its string belongs to an earlier copy of the object.
+// setObserved records an observed state. It always updates names, even for the same key.
 func (s *Store[W]) setObserved(state *State[W], obj client.Object) {
 	before := s.newest(obj.GetUID())
-	if state.observed != nil && !state.isOf(client.ObjectKeyFromObject(obj)) { // two objects have the same uid
+	if state.observed != nil && !state.isOf(client.ObjectKeyFromObject(obj)) { // two objects share a uid
 		s.current.removeState(state)
 	}
 	state.observed = obj
@@ -77,7 +78,7 @@ func (s *Store[W]) setObserved(state *State[W], obj client.Object) {
 	}
 }
 
-// List returns the newest known state of each existing object. The results are shared and must not be changed.
+// List returns every existing object's newest known state. The results are shared and must not be changed.
 func (s *Store[W]) List() []client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,8 +91,8 @@ func (s *Store[W]) List() []client.Object {
 	return objects
 }
 
-// UpdateUnlessOlder records a state of an object, such as the response to a write, unless a newer state is known, or the observed state is the same.
-// It ignores unknown and deleted objects.
+// UpdateUnlessOlder records a state of an object, such as the response to a write, unless a newer one is known or it is the one already
+// observed. Unknown and deleted objects are ignored.
 func (s *Store[W]) UpdateUnlessOlder(obj client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,17 +102,17 @@ func (s *Store[W]) UpdateUnlessOlder(obj client.Object) {
 	}
 	s.noteReplacedBaseline(newest, obj)
 	observed := s.states[obj.GetUID()].observed
-	// The removal of the last finalizer does not change the version.
+	// Removing the last finalizer doesn't change the version.
 	if obj.GetResourceVersion() == observed.GetResourceVersion() && slices.Equal(obj.GetFinalizers(), observed.GetFinalizers()) {
-		delete(s.newer, obj.GetUID()) // the observed state is the same, and in memory anyway
+		delete(s.newer, obj.GetUID()) // the observed state is the same, and is in memory anyway
 		return
 	}
 	s.newer[obj.GetUID()] = obj
 }
 
-// UpdateIfNewer records an object that was read from the cache if it is newer than the newest known state. Unlike [Store.UpdateUnlessOlder], it keeps the
-// known state if the versions are equal. It ignores unknown and deleted objects. The cache stores an object shortly
-// before it notifies event handlers, so a worker may read an object that was not observed yet.
+// UpdateIfNewer records an object read from the cache if it is newer than the newest known state. Unlike [Store.UpdateUnlessOlder], it
+// keeps the known state if the versions are equal. Unknown and deleted objects are ignored. It is needed because the cache stores an object
+// shortly before it notifies event handlers, so a worker may read one that hasn't been observed yet.
 func (s *Store[W]) UpdateIfNewer(obj client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,14 +127,14 @@ func (s *Store[W]) UpdateIfNewer(obj client.Object) {
 	}
 }
 
-// isOlder reports whether a state of an object is older than another one. It returns false if their versions are no numbers.
+// isOlder reports whether one state of an object is older than the other. It returns false if their versions are not numbers.
 func isOlder(obj, than client.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), than.GetResourceVersion())
 	return err == nil && order < 0
 }
 
-// noteReplacedBaseline records the baseline of the earlier state of an object if the newer state has another one, unless a replaced baseline is recorded
-// already.
+// noteReplacedBaseline records an object's earlier baseline if the newer state has a different one, unless a replaced baseline is already
+// recorded.
 func (s *Store[W]) noteReplacedBaseline(before, obj client.Object) {
 	if s.options.ReadBaseline == nil || s.replacedBaselines[obj.GetUID()] != nil || maps.Equal(before.GetAnnotations(), obj.GetAnnotations()) {
 		return
@@ -144,16 +145,16 @@ func (s *Store[W]) noteReplacedBaseline(before, obj client.Object) {
 	}
 }
 
-// BaselineBeforeReplacement returns the baseline of an object before another client replaced it. It returns nil if no replacement of the last stored
-// baseline is known.
+// BaselineBeforeReplacement returns the baseline that an object had before another client replaced it. It returns nil if the last stored
+// baseline isn't known to have been replaced.
 func (s *Store[W]) BaselineBeforeReplacement(uid types.UID) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.replacedBaselines[uid]
 }
 
-// NoteStoredBaseline records the baseline that this process has just stored on an object. If the newest known state already has another
-// baseline, [Store.BaselineBeforeReplacement] returns the given baseline.
+// NoteStoredBaseline records the baseline that this process has just stored on an object. If the newest known state already has a different
+// one, [Store.BaselineBeforeReplacement] will return the given baseline.
 func (s *Store[W]) NoteStoredBaseline(uid types.UID, baseline []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,8 +171,8 @@ func (s *Store[W]) NoteStoredBaseline(uid types.UID, baseline []byte) {
 	}
 }
 
-// newestOf returns the newest known state of an object whose delete event the watch has missed. The response to a write of this process may be
-// newer than the given object, which is the last state from the watch.
+// newestOf returns the newest known state of an object whose delete event the watch has missed. A response to a write of this process may
+// be newer than obj, which is the last state from the watch.
 func (s *Store[W]) newestOf(obj client.Object) client.Object {
 	if newest := s.Newest(obj.GetUID()); newest != nil && isOlder(obj, newest) {
 		return newest
@@ -179,10 +180,10 @@ func (s *Store[W]) newestOf(obj client.Object) client.Object {
 	return obj
 }
 
-// OnDeletion registers a callback. The store calls it when it observes that an object is being deleted, or when [Store.NotifyDeletion] is called. If the
-// object is being deleted already, OnDeletion calls the callback immediately. The callback runs at most once, under the lock of the store: it must return
-// quickly and must not call the store. An object has one callback at a time. The returned function unregisters the callback. For an unknown object,
-// OnDeletion does nothing.
+// OnDeletion registers a callback that the store calls when it sees that an object is being deleted, or when [Store.NotifyDeletion] is
+// called. If the object is already being deleted, the callback is called immediately. It is called at most once, with the store locked, so
+// it must return quickly and must not use the store. An object has one callback at a time. Call unregister to remove it. For an unknown
+// object, OnDeletion does nothing.
 func (s *Store[W]) OnDeletion(uid types.UID, callback func()) (unregister func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +208,7 @@ func (s *Store[W]) AwaitsDeletion(uid types.UID) bool {
 	return s.onDeletion[uid] != nil
 }
 
-// NotifyDeletion calls the callback of [Store.OnDeletion] for an object that does not exist any more.
+// NotifyDeletion calls the [Store.OnDeletion] callback of an object that no longer exists.
 func (s *Store[W]) NotifyDeletion(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

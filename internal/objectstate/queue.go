@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// manyKeys limits the reuse of the map of queued keys. If the map was longer and becomes empty, the store replaces it, because a map keeps its memory.
+// manyKeys is the size above which the map of queued keys is replaced once it is empty, because maps don't shrink.
 const manyKeys = 1000
 
 // MarkQueued records that a key was added to the work queue. A key that is already waiting for a worker keeps its time.
@@ -26,7 +26,7 @@ func (s *Store[W]) MarkQueued(key types.NamespacedName) {
 	}
 }
 
-// MarkQueuedAt records that a key will be added to the work queue at a later time. A key that is already queued keeps its time.
+// MarkQueuedAt records that a key will be added to the work queue later. A key that is already queued keeps its time.
 func (s *Store[W]) MarkQueuedAt(key types.NamespacedName, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,18 +35,18 @@ func (s *Store[W]) MarkQueuedAt(key types.NamespacedName, at time.Time) {
 	}
 }
 
-// MarkStarted records that a worker has started to reconcile a key. The key is then neither queued nor skipped.
+// MarkStarted records that a worker has started to reconcile a key, which is then no longer queued or skipped.
 func (s *Store[W]) MarkStarted(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.queued, key)
-	if len(s.queued) == 0 && s.longestQueue > manyKeys { // a start can fill the map, for example
+	if len(s.queued) == 0 && s.longestQueue > manyKeys { // for example, the start of the process can fill the map
 		s.queued, s.longestQueue = map[types.NamespacedName]time.Time{}, 0
 	}
 	delete(s.skipped, key)
 }
 
-// Source returns a source without events of its own. The controller of the objects must watch it, because [Store.Enqueue] uses the queue of the controller.
+// Source returns a source that the objects' controller must watch, so that [Store.Enqueue] can use its queue. It has no events.
 func (s *Store[W]) Source() source.Source { return queueSource[W]{s} }
 
 type queueSource[W any] struct{ store *Store[W] }
@@ -61,14 +61,14 @@ func (q queueSource[W]) Start(_ context.Context, controllerQueue queue) error {
 	return nil
 }
 
-// Queue returns the queue of the controller; nil before the start of the controller, which then reconciles all objects.
+// Queue returns the controller's queue. It is nil before the controller starts, which reconciles all objects anyway.
 func (s *Store[W]) Queue() workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.queue
 }
 
-// Enqueue adds keys to the queue of the controller. Without a queue, it does nothing.
+// Enqueue adds keys to the controller's queue. It does nothing before the controller starts.
 func (s *Store[W]) Enqueue(priority int, keys ...types.NamespacedName) {
 	all := s.Queue()
 	for _, key := range keys {
@@ -85,7 +85,7 @@ func (s *Store[W]) Enqueue(priority int, keys ...types.NamespacedName) {
 	}
 }
 
-// QueuedSince returns the time since when a key has been waiting for a worker. It returns false if the key is not waiting, or will be queued later.
+// QueuedSince returns when a key started to wait for a worker. queued is false if it isn't waiting, or is only due to be queued later.
 func (s *Store[W]) QueuedSince(key types.NamespacedName) (since time.Time, queued bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,15 +93,15 @@ func (s *Store[W]) QueuedSince(key types.NamespacedName) (since time.Time, queue
 	return since, found && !since.After(time.Now())
 }
 
-// markSkipped records that the predicates have rejected the event with a version of an object.
+// markSkipped records that the predicates have rejected the event with this version of an object.
 func (s *Store[W]) markSkipped(obj client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.skipped[client.ObjectKeyFromObject(obj)] = obj.GetResourceVersion()
 }
 
-// IsSkipped reports whether the predicates have rejected the event with this version of an object. It returns false after a worker has started to reconcile
-// the key.
+// IsSkipped reports whether the predicates have rejected the event with this version of an object. It returns false once a worker has
+// started to reconcile the key.
 func (s *Store[W]) IsSkipped(obj client.Object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *Store[W]) IsSkipped(obj client.Object) bool {
 	return skipped && version == obj.GetResourceVersion()
 }
 
-// QueueStats returns the number of keys that are waiting for a worker, and the longest time that one of them has been waiting.
+// QueueStats returns how many keys are waiting for a worker, and how long the first of them has been waiting.
 func (s *Store[W]) QueueStats() (n int, longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,7 @@ type QueuedKey struct {
 	Since time.Time
 }
 
-// LongestQueued returns at most limit keys that have been waiting for at least minAge, the longest waiting one first.
+// LongestQueued returns at most limit keys that have been waiting for at least minAge, the longest waiting first.
 func (s *Store[W]) LongestQueued(limit int, minAge time.Duration) []QueuedKey {
 	var keys []QueuedKey
 	s.mu.Lock()

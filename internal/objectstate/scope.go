@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// IsKnown reports whether the store has a state of an object.
+// IsKnown reports whether the store has a state for an object.
 func (s *Store[W]) IsKnown(uid types.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -15,7 +15,7 @@ func (s *Store[W]) IsKnown(uid types.UID) bool {
 	return known
 }
 
-// Keys returns the keys with an object, an object that has left, or an event for which match returns true. The order is random.
+// Keys returns, in random order, the keys with an object, an object that has left, or an event, if match returns true for them.
 func (s *Store[W]) Keys(match func(types.NamespacedName) bool) []types.NamespacedName {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func collect[V any](into map[types.NamespacedName]bool, from map[types.Namespace
 	}
 }
 
-// ForgetKey removes all data of a key, and the states of its objects.
+// ForgetKey removes a key's data and the states of its objects.
 func (s *Store[W]) ForgetKey(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,35 +13,37 @@ import (
 type Store[W any] struct {
 	mu      sync.Mutex
 	states  map[types.UID]*State[W]
-	current names[W]                              // the states of existing objects by key
-	left    map[types.NamespacedName][]LeftObject // of objects that have left the cache
+	current names[W]                              // states of existing objects by key
+	left    map[types.NamespacedName][]LeftObject // objects that have left the cache
 	queued  map[types.NamespacedName]time.Time    // when the key was queued
-	skipped map[types.NamespacedName]string       // the resource versions of events that predicates have rejected, until the next reconcile
-	dirty   map[types.NamespacedName][]dirtyMark  // the changes that made the key dirty
+	skipped map[types.NamespacedName]string       // versions whose events predicates have rejected, until the next reconcile
+	dirty   map[types.NamespacedName][]dirtyMark  // changes that made the key dirty
 	events  map[types.NamespacedName][]Event      // events that TakeEvents has not returned yet
 
-	newer             map[types.UID]client.Object // the newest known states of objects, if they are not the observed states
-	ownVersions       map[types.UID][]OwnVersion  // of writes of this process, until the watch delivers them
-	replacedBaselines map[types.UID][]byte        // the baselines before another client replaced them
+	newer             map[types.UID]client.Object // newest known states, if they are not the observed ones
+	ownVersions       map[types.UID][]OwnVersion  // this process's writes, until the watch delivers them
+	replacedBaselines map[types.UID][]byte        // baselines before another client replaced them
 	onDeletion        map[types.UID]func()        // called once when the object is being deleted or is known to be deleted
 
-	queue        queue // of the controller; nil before its start
-	longestQueue int   // the largest length of queued since its map was made
+	queue        queue // the controller's; nil until it has started
+	longestQueue int   // largest size of the queued map since it was made
 	options      Options
 }
 
-// Options select the data that a [Store] records in addition to the states of objects.
+// Options select what a [Store] records in addition to the states.
 type Options struct {
 	// RecordEvents records every observed event for [Store.TakeEvents].
 	RecordEvents bool
 	// TrackDirty records the resource versions that mark an object as dirty, for [Store.TakeForeignChanges].
 	TrackDirty bool
-	// MarkDeletions also marks an object as dirty when it no longer exists. The caller must then call [Store.TakeForeignChanges] for its key.
+	// MarkDeletions marks an object as dirty even when it no longer exists. The caller must then call [Store.TakeForeignChanges] for its
+	// key.
 	MarkDeletions bool
-	// ExistedAtStart reports whether an object existed when the process started, although the first listing of the informer lacked it. obj is the first
-	// observed state of the object. If ExistedAtStart is nil, the first listing is complete.
+	// ExistedAtStart reports whether an object existed when the process started although it was missing from the informer's first listing.
+	// obj is the object's first observed state. Leave it nil if the first listing is complete.
 	ExistedAtStart func(obj client.Object) bool
-	// ReadBaseline returns the stored baseline of an object, for [Store.BaselineBeforeReplacement]. If ReadBaseline is nil, the store does not compare baselines.
+	// ReadBaseline returns an object's stored baseline, for [Store.BaselineBeforeReplacement]. If it is nil, the store doesn't compare
+	// baselines.
 	ReadBaseline func(client.Object) []byte
 }
 
@@ -64,7 +66,8 @@ func New[W any](options Options) *Store[W] {
 	}
 }
 
-// Observe records an existing object, and marks its key as dirty if [Options.TrackDirty] is set. listedAtStart is true if the object was in the first listing of the informer.
+// Observe records an existing object, and marks its key as dirty if [Options.TrackDirty] is set. listedAtStart is true if the object was in
+// the informer's first listing.
 func (s *Store[W]) Observe(obj client.Object, listedAtStart bool) {
 	s.observe(obj, listedAtStart, true)
 }
@@ -90,14 +93,14 @@ func (s *Store[W]) observe(obj client.Object, listedAtStart, isChange bool) {
 	}
 }
 
-// LeftObject is the last known state of an object that has left the cache. The object is deleted, or the cache does not select it any more.
+// LeftObject is the last known state of an object that has left the cache. It has been deleted, or the cache doesn't select it any more.
 type LeftObject struct {
 	client.Object
-	// Inferred is true if the watch has reported nothing, but a later list lacked the object.
+	// Inferred is true if the watch has reported nothing, but the object was missing from a later list.
 	Inferred bool
 }
 
-// MarkLeft records an object that has left the cache. It ignores unknown objects.
+// MarkLeft records that an object has left the cache. Unknown objects are ignored.
 func (s *Store[W]) MarkLeft(left LeftObject) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +119,7 @@ func (s *Store[W]) MarkLeft(left LeftObject) {
 	}
 }
 
-// unmarkLeft forgets that an object has left the cache. It is observed again, for example after the selector of the cache has changed.
+// unmarkLeft forgets that an object has left the cache, because it has reappeared, for example after the cache's selector has changed.
 func (s *Store[W]) unmarkLeft(obj client.Object) {
 	key := client.ObjectKeyFromObject(obj)
 	others := slices.DeleteFunc(s.left[key], func(other LeftObject) bool { return other.GetUID() == obj.GetUID() })
@@ -125,14 +128,14 @@ func (s *Store[W]) unmarkLeft(obj client.Object) {
 	}
 }
 
-// HasLeft reports whether objects of a key have left the cache.
+// HasLeft reports whether objects with this key have left the cache.
 func (s *Store[W]) HasLeft(key types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.left[key]) > 0
 }
 
-// RestoreLeft records an object again that TakeLeft has returned.
+// RestoreLeft puts back an object that TakeLeft has returned.
 func (s *Store[W]) RestoreLeft(left LeftObject) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +145,7 @@ func (s *Store[W]) RestoreLeft(left LeftObject) {
 	}
 }
 
-// TakeLeft returns and clears the objects of a key that have left the cache.
+// TakeLeft returns and clears the objects with this key that have left the cache.
 func (s *Store[W]) TakeLeft(key types.NamespacedName) []LeftObject {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +154,7 @@ func (s *Store[W]) TakeLeft(key types.NamespacedName) []LeftObject {
 	return left
 }
 
-// GetOrCreate returns the state of an object, and creates an empty one if the object is unknown.
+// GetOrCreate returns an object's state, which it creates if the object is unknown.
 func (s *Store[W]) GetOrCreate(uid types.UID) *State[W] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,14 +166,14 @@ func (s *Store[W]) GetOrCreate(uid types.UID) *State[W] {
 	return state
 }
 
-// Get returns the state of an object, or nil if the object is unknown.
+// Get returns an object's state, or nil if the object is unknown.
 func (s *Store[W]) Get(uid types.UID) *State[W] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.states[uid]
 }
 
-// Forget removes the state of an object.
+// Forget removes an object's state.
 func (s *Store[W]) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,17 +19,18 @@ import (
 // epochTimeout limits the request for the current resource version of a kind.
 const epochTimeout = 10 * time.Second
 
-// An Epoch finds out from which version of the API server on a cache contains the writes of earlier processes.
+// An Epoch finds out which resource version a cache must have reached to contain all writes of earlier processes.
 type Epoch struct {
-	Reader client.Reader // of the API server
+	Reader client.Reader // reads from the API server
 	Log    logr.Logger
 	Cache  cache.Cache
-	// EachNamespace is true if the operator restricts the cache to namespaces that can change. The version is then read again for each of them.
+	// EachNamespace is true if the operator restricts the cache to namespaces that can change. The version is then read separately for each
+	// of them.
 	EachNamespace bool
 }
 
-// Set passes the current resource version of a kind to the engine. Earlier processes have stopped, so a cache that has reached this
-// version contains all their writes. If Set cannot read the version, the engine reads each object with due work once from the API server.
+// Set passes the current resource version of a kind to the engine. Earlier processes have stopped, so a cache that has reached this version
+// contains all their writes. If Set can't read the version, the engine instead reads each object with due work once from the API server.
 func (p Epoch) Set(ctx context.Context, e *engine.Engine) {
 	version, err := p.currentVersion(ctx, e)
 	if err != nil && !p.EachNamespace {
@@ -45,8 +46,8 @@ func (p Epoch) Set(ctx context.Context, e *engine.Engine) {
 	})
 }
 
-// currentVersion lists at most one object and returns the resource version of the list, which does not depend on the listed namespace. If
-// the operator may not list the whole cluster, currentVersion lists one of the namespaces to which the cache is restricted.
+// currentVersion lists at most one object and returns the resource version of the list, which doesn't depend on the namespace. If the
+// operator may not list the whole cluster, it lists one of the namespaces the cache is restricted to.
 func (p Epoch) currentVersion(ctx context.Context, e *engine.Engine) (version string, err error) {
 	if mayListCluster := !p.EachNamespace || !e.Namespaced; mayListCluster {
 		version, err = VersionOf(ctx, p.Reader, e, "")
@@ -66,7 +67,7 @@ func (p Epoch) currentVersion(ctx context.Context, e *engine.Engine) (version st
 	return "", err
 }
 
-// Await waits until the indexes of a kind contain the objects as they were at the version of [Epoch.Set], because the initial list may be older.
+// Await waits until a kind's indexes contain all objects as of the version from [Epoch.Set], because the initial list may be older.
 func (p Epoch) Await(ctx context.Context, e *engine.Engine) {
 	informer, err := p.Cache.GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
 	if err != nil {
@@ -82,7 +83,7 @@ func (p Epoch) Await(ctx context.Context, e *engine.Engine) {
 	AwaitEpoch(ctx, p.Log, e, namespaces...)
 }
 
-// VersionOf lists at most one object of a namespace and returns the resource version of the list. An empty namespace means the cluster.
+// VersionOf lists at most one object in a namespace and returns the list's resource version. An empty namespace means the cluster.
 func VersionOf(ctx context.Context, reader client.Reader, e *engine.Engine, namespace string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, epochTimeout)
 	defer cancel()
@@ -92,8 +93,8 @@ func VersionOf(ctx context.Context, reader client.Reader, e *engine.Engine, name
 	return one.GetResourceVersion(), err
 }
 
-// AwaitEpoch waits until the indexes of an engine contain the objects of the namespaces as they were at the epoch. If this takes too long, it logs a
-// message and returns.
+// AwaitEpoch waits until an engine's indexes contain all objects of the namespaces as of the epoch. If this takes too long, it logs that
+// and returns.
 func AwaitEpoch(ctx context.Context, log logr.Logger, e *engine.Engine, namespaces ...string) {
 	if err := e.AwaitEpoch(ctx, namespaces...); err != nil && ctx.Err() == nil {
 		log.Info("Indexes may lack objects that the watch has not delivered yet", "kind", e.GVK.Kind, "error", err.Error())

@@ -13,15 +13,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// A Gate delays the start of workers until something is complete, such as the indexes of all kinds.
+// A Gate keeps workers from starting until something is complete, such as the indexes of all kinds.
 type Gate struct {
 	mu         sync.Mutex
 	incomplete map[string]bool // what is not complete yet
 	open       chan struct{}
-	hint       string // the text of the error if the gate does not open in time
+	hint       string // the error text if the gate does not open in time
 }
 
-// NewGate returns a gate that opens when everything in incomplete is complete. hint is the text of the error if the gate does not open in time.
+// NewGate returns a gate that opens once everything in incomplete is complete. hint becomes the error text if that takes too long.
 func NewGate(hint string, incomplete ...string) *Gate {
 	g := &Gate{incomplete: map[string]bool{}, open: make(chan struct{}), hint: hint}
 	for _, name := range incomplete {
@@ -31,7 +31,7 @@ func NewGate(hint string, incomplete ...string) *Gate {
 	return g
 }
 
-// NewIndexGate returns a gate that opens when the indexes of the kinds are complete.
+// NewIndexGate returns a gate that opens once the kinds' indexes are complete.
 func NewIndexGate(kinds []engine.Kind) *Gate {
 	var indexed []string
 	for _, kind := range kinds {
@@ -42,7 +42,7 @@ func NewIndexGate(kinds []engine.Kind) *Gate {
 	return NewGate("timed out waiting for the indexes: check that the functions of IndexBy return quickly", indexed...)
 }
 
-// Complete records that something is complete, and opens the gate after the last one.
+// Complete records that one thing is complete. The gate opens after the last one.
 func (g *Gate) Complete(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -63,13 +63,12 @@ func (g *Gate) IsOpen() bool {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// AfterSync wraps the source of a kind. When the source has synced, the index functions of the kind have been called for all listed objects. The
-// wrapper then calls synced, and records that the indexes of the kind are complete.
+// AfterSync wraps a kind's source. When the source has synced, the kind's index functions have been called for all listed objects, so the
+// wrapper calls synced and records the kind's indexes as complete.
 func (g *Gate) AfterSync(kind string, s source.SyncingSource, synced func(context.Context)) source.SyncingSource {
 	return &syncNotifier{s, func(ctx context.Context) { synced(ctx); g.Complete(kind) }}
 }
 
-// A syncNotifier calls a function when its source has synced.
 type syncNotifier struct {
 	source.SyncingSource
 	synced func(context.Context)
@@ -92,7 +91,6 @@ func BeforeStart(s source.SyncingSource, starting func()) source.SyncingSource {
 	return &startNotifier{s, starting}
 }
 
-// A startNotifier calls a function when its source starts.
 type startNotifier struct {
 	source.SyncingSource
 	starting func()
@@ -105,12 +103,11 @@ func (n *startNotifier) Start(ctx context.Context, q queue) error {
 	return n.SyncingSource.Start(ctx, q)
 }
 
-// AfterGates returns a source without events. It has synced when the gates are open, and then calls synced.
+// AfterGates returns a source without events that syncs once the gates are open, and then calls synced.
 func AfterGates(synced func(), gates ...*Gate) source.SyncingSource {
 	return &gateSource{gates, synced}
 }
 
-// A gateSource is a source without events. It has synced when the gates are open, and then calls synced.
 type gateSource struct {
 	gates  []*Gate
 	synced func()

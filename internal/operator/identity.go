@@ -6,8 +6,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// Identity returns the name of the operator for log lines. With peering, this is the identity as a peer, and otherwise the host name. In a
-// pod, the host name is the name of the pod by default.
+// Identity returns the operator's name for log lines: its peering identity if it has one, otherwise the host name, which in a pod is the
+// pod's name by default.
 func Identity(peers *peering.Peering) string {
 	if peers != nil {
 		return peers.Identity()

@@ -2,8 +2,9 @@ package operator
 
 import "time"
 
-// LeaseDurations are the durations of the leader election of the manager, or of the Lease of a shard. The zero value disables the detection of suspensions.
+// LeaseDurations are the durations of the manager's leader election or of a shard's Lease. The zero value disables the detection of
+// suspensions.
 type LeaseDurations struct{ Lease, RenewDeadline, RetryPeriod time.Duration }
 
-// DefaultLease contains the defaults of controller-runtime.
+// DefaultLease has controller-runtime's defaults.
 var DefaultLease = LeaseDurations{Lease: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}

@@ -16,24 +16,25 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// A Part is something that an operator needs while it runs. All its functions are optional.
+// A Part is something an operator needs while it runs. All its functions are optional.
 type Part struct {
-	// Name names the part in errors and in the log.
+	// Name is how errors and the log call the part.
 	Name string
-	// Mistakes returns the mistakes in the options of the part. It must depend only on them: it is also called without a manager, and for permissions that a
-	// program writes outside of the cluster.
+	// Mistakes returns the mistakes in the part's options. It must look at nothing else, because it is also called without a manager, and
+	// for permissions that a program prints outside the cluster.
 	Mistakes func() []error
-	// Check returns the mistakes that depend on the kinds or on the environment of the process. It is called before anything runs.
+	// Check returns the mistakes that depend on the kinds or on the process's environment. It is called before anything runs.
 	Check func(kinds []engine.Kind) []error
-	// Rights returns the permissions that the part needs. namespace is the namespace of the operator, and can be empty. Rights is called without a manager, too.
+	// Rights returns the permissions that the part needs. namespace is the operator's namespace, which can be empty. Rights is called even
+	// without a manager.
 	Rights func(namespace string) []rbac.Need
-	// NotReady returns the reasons why the operator is not ready because of the part. It can be called at any time.
+	// NotReady returns why the part keeps the operator from being ready. It can be called at any time.
 	NotReady func() []error
-	// Open prepares the part. When it returns, later parts can use it. If it returns an error, it must have released everything.
+	// Open prepares the part. Once it has returned, later parts can use it. If it fails, it must clean up before it returns.
 	Open func(ctx context.Context) (Running, error)
 }
 
-// Mistakes returns the mistakes in the options of all parts.
+// Mistakes returns the mistakes in all parts' options.
 func Mistakes(parts []Part) (errs []error) {
 	for _, p := range parts {
 		if p.Mistakes != nil {
@@ -53,7 +54,7 @@ func Check(parts []Part, kinds []engine.Kind) (errs []error) {
 	return errs
 }
 
-// Rights returns the permissions that all parts need. namespace is the namespace of the operator.
+// Rights returns the permissions that all parts need. namespace is the operator's namespace.
 func Rights(parts []Part, namespace string) (needs []rbac.Need) {
 	for _, p := range parts {
 		if p.Rights != nil {
@@ -63,7 +64,7 @@ func Rights(parts []Part, namespace string) (needs []rbac.Need) {
 	return needs
 }
 
-// NotReady returns the reasons why the operator is not ready, joined.
+// NotReady returns why the operator is not ready, as one error, or nil if it is ready.
 func NotReady(parts []Part) error {
 	var errs []error
 	for _, p := range parts {
@@ -74,21 +75,21 @@ func NotReady(parts []Part) error {
 	return errors.Join(errs...)
 }
 
-// Running is an open part. The zero value is a part that neither runs nor needs to be closed.
+// Running is an open part. All its fields are optional.
 type Running struct {
-	// Run runs the part until the context is cancelled, or until it fails. It is optional.
+	// Run runs the part until the context is cancelled or the part fails.
 	Run func(ctx context.Context) error
 	// Last keeps the part running until all parts without Last have returned.
 	Last bool
-	// Close releases the part. It is called when the Run methods of all parts have returned. It is optional.
+	// Close releases the part. It is called after the Run functions of all parts have returned.
 	Close func()
 }
 
-// slowOpen is the time after which the log names a part that has not opened yet.
+// slowOpen is how long a part may take to open before the log names it.
 const slowOpen = 15 * time.Second
 
-// Run opens, runs and closes parts. It returns when the context is cancelled or a part has failed, and all parts have ended. If a part cannot be opened, Run closes the
-// earlier ones and returns its error.
+// Run opens, runs and closes parts. It stops them when the context is cancelled or one of them fails, and returns once they have all
+// returned. If a part cannot be opened, Run closes the earlier ones and returns its error.
 func Run(ctx context.Context, log logr.Logger, parts []Part) error {
 	var opened []Running
 	defer func() {
@@ -130,7 +131,7 @@ func Run(ctx context.Context, log logr.Logger, parts []Part) error {
 	return group.Wait()
 }
 
-// open opens a part. If this takes long, it says so in the log, because the part may wait for something outside of the operator.
+// open opens a part. If this takes long, it logs that, because the part may be waiting for something outside the operator.
 func open(ctx context.Context, log logr.Logger, p Part) (one Running, err error) {
 	slow := time.AfterFunc(slowOpen, func() {
 		log.Info("The operator waits for one of its parts to start", "part", p.Name)

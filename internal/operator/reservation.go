@@ -7,20 +7,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// A Reservation is exclusive: an operator cannot start while another operator of the same manager has an equal reservation. Two operators with the same
-// finalizer or baseline on one kind would overwrite each other's data. Two operators with the same peering object would pause each other. Two operators in the
-// same ring would use the same Lease.
+// A Reservation is something that two operators of the same manager must not both hold: the second one refuses to start. With the same
+// finalizer or baseline on one kind, they would overwrite each other's data. With the same peering object, they would pause each other, and
+// with the same ring, they would use the same Lease.
 type Reservation struct {
 	Manager manager.Manager
 	Kind    schema.GroupVersionKind
-	// Value is the finalizer, the baseline, or the name of the peering object or of the ring. It must be comparable.
+	// Value is the finalizer, the baseline, or the name of the peering object or ring. It must be comparable.
 	Value any
 }
 
-// reservations contains the reservations of all operators of this process.
+// reservations holds the reservations of all operators in this process.
 var reservations sync.Map
 
-// Reserve makes reservations until release is called. If other operators have some of them, it makes none, and returns these.
+// Reserve makes reservations that hold until release is called. If other operators hold some of them, it makes none and returns those in
+// taken.
 func Reserve(wanted ...Reservation) (release func(), taken []Reservation) {
 	var reserved []Reservation
 	release = func() {

@@ -5,13 +5,14 @@ import (
 	"sync"
 )
 
-// Set contains what comes and goes while an operator runs, such as the engines of its kinds. The zero value is empty. A Set is safe for concurrent use.
+// Set is a list of what comes and goes while an operator runs, such as the engines of its kinds. The zero value is empty. A Set is safe for
+// concurrent use.
 type Set[T comparable] struct {
 	mu    sync.Mutex
 	items []T
 }
 
-// Add adds items until remove is called.
+// Add adds items that stay in the set until remove is called.
 func (s *Set[T]) Add(items ...T) (remove func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,25 +9,25 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
-// A Phase is the phase of a unit.
+// A Phase says how far a unit is.
 type Phase int
 
-// The phases of a unit.
+// The phases.
 const (
-	Starting Phase = iota // its caches have not synced, and the operator calls no handlers
+	Starting Phase = iota // its caches have not synced, so the operator calls no handlers yet
 	Serving
-	Leaving // running handlers finish
-	Failing // it has ended with an error, or cannot be started
+	Leaving // running handlers are finishing
+	Failing // it has failed, or cannot be started
 )
 
-// RetryInterval is the time after which a failed unit can start again.
+// RetryInterval is how long a failed unit waits before it can start again.
 const RetryInterval = 30 * time.Second
 
-// Units are what an operator handles, such as kinds or namespaces. Most of them come and go: such a unit runs in a goroutine of its own, from its start until it is no
-// longer wanted. Units is safe for concurrent use.
+// Units are what an operator handles, such as kinds or namespaces. Most of them come and go. Such a unit runs in its own goroutine until it
+// is no longer wanted. Units is safe for concurrent use.
 type Units[K comparable] struct {
 	count   *metrics.StateCount
-	changed func() // called when a unit has ended
+	changed func() // called when a unit has returned
 
 	mu      sync.RWMutex
 	units   map[K]*unit
@@ -37,21 +37,21 @@ type Units[K comparable] struct {
 
 type unit struct {
 	phase      Phase
-	stop       context.CancelFunc // nil if the unit does not run, and for kept units
+	stop       context.CancelFunc // nil if the unit isn't running or is a kept one
 	isKept     bool
 	isStopping bool
 	err        error     // why it has failed
 	retryAt    time.Time // when it can start again
 }
 
-// NewUnits returns no units. changed is called when a unit has ended, because it may be wanted again.
+// NewUnits returns an empty Units. changed is called when a unit has returned, because it may be wanted again.
 func NewUnits[K comparable](count *metrics.StateCount, changed func()) *Units[K] {
 	return &Units[K]{count: count, changed: changed, units: map[K]*unit{}}
 }
 
 func (u *unit) isRunning() bool { return u.stop != nil || u.isKept }
 
-// Keep adds units that Stop does not stop. The caller runs them until it calls forget.
+// Keep adds units that Stop leaves alone. The caller runs them until it calls forget.
 func (u *Units[K]) Keep(keys ...K) (forget func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -79,8 +79,8 @@ func (u *Units[K]) KeptIn(phase Phase) bool {
 	return false
 }
 
-// Start starts a unit until the context ends, or until [Units.Stop] is called. It does nothing if the unit is running, or has failed not long ago. If run returns an
-// error, the unit has failed.
+// Start runs a unit until the context is cancelled or [Units.Stop] is called. It does nothing if the unit is running or has failed
+// recently. The unit fails if run returns an error.
 func (u *Units[K]) Start(ctx context.Context, key K, run func(ctx context.Context) error) (started bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -109,7 +109,8 @@ func (u *Units[K]) end(key K, err error) {
 	u.units[key] = &unit{phase: Failing, err: err, retryAt: time.Now().Add(RetryInterval)}
 }
 
-// Stop stops the running units that are not wanted, and forgets the failed ones. It returns the units that it has stopped. They end later.
+// Stop stops the running units that are not wanted, and forgets the failed ones. It returns the units it has stopped without waiting for
+// them to return.
 func (u *Units[K]) Stop(isWanted func(K) bool) (stopped []K) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -128,7 +129,7 @@ func (u *Units[K]) Stop(isWanted func(K) bool) (stopped []K) {
 	return stopped
 }
 
-// Wait waits until all units have ended, and forgets those that have failed.
+// Wait waits until all units have returned, and forgets those that have failed.
 func (u *Units[K]) Wait() {
 	u.group.Wait()
 	u.Stop(func(K) bool { return false })
@@ -154,7 +155,7 @@ func (u *Units[K]) Fail(key K, err error) {
 	}
 }
 
-// SetWaiting sets the number of declarations without a unit, for the metric.
+// SetWaiting sets the number of declarations without a unit, which only the metric shows.
 func (u *Units[K]) SetWaiting(number int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -162,7 +163,7 @@ func (u *Units[K]) SetWaiting(number int) {
 	u.updateMetric()
 }
 
-// Phase returns the phase of a unit, and false if it does not exist.
+// Phase returns a unit's phase, or false if there is no such unit.
 func (u *Units[K]) Phase(key K) (phase Phase, exists bool) {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
@@ -172,7 +173,7 @@ func (u *Units[K]) Phase(key K) (phase Phase, exists bool) {
 	return 0, false
 }
 
-// UnitState is the state of a unit.
+// UnitState is a unit's state.
 type UnitState struct {
 	Phase     Phase
 	Err       error // why the unit has failed
@@ -191,7 +192,7 @@ func (u *Units[K]) All() map[K]UnitState {
 	return all
 }
 
-// updateMetric updates the metric of the units that come and go, by phase. The caller must hold the lock.
+// updateMetric counts the units that come and go by phase. The caller must hold the lock.
 func (u *Units[K]) updateMetric() {
 	numbers := map[string]int{}
 	if u.waiting > 0 {

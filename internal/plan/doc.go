@@ -1,6 +1,6 @@
 // Package plan decides which handlers are called for a cause, when, and in which order.
 //
-// [Matching] returns the handlers whose filters accept an object. [Select] returns the matching handlers that are called for a cause. [Make] returns
-// the handlers that are due now. [Schedule] returns the time until the next one is due. The results depend only on the arguments. Predicates and the
-// lifecycle are code of users. If a predicate panics, the package logs the panic, and the handler does not match.
+// [Matching] returns the handlers whose filters accept an object, and [Select] picks those to call for a cause. [Make] returns the ones
+// that are due now, and [Schedule] the time until the next one is. All results depend only on the arguments. Predicates and the lifecycle
+// are user code. If a predicate panics, the panic is logged and the handler doesn't match.
 package plan

@@ -16,10 +16,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Handlers are the cause handlers of a kind.
+// Handlers are the cause handlers of one kind.
 type Handlers = registry.Registry[*invoke.Handler]
 
-// MatchObject checks whether the filters of a handler accept an object. It logs a refusal at V(4).
+// MatchObject checks whether a handler's filters accept an object. It logs refusals at V(4).
 func MatchObject(log logr.Logger, id string, h *invoke.Handler, view *invoke.View, input match.Input) match.Refusal {
 	refusal := catchPanic(log, id, func() match.Refusal {
 		if refusal := h.MatchObject(input); !refusal.Accepts() {
@@ -38,7 +38,8 @@ func MatchObject(log logr.Logger, id string, h *invoke.Handler, view *invoke.Vie
 	return refusal
 }
 
-// MatchCause checks whether a handler whose filters accept the object is called for a cause. It logs a refusal at V(4).
+// MatchCause checks whether a handler is called for a cause. Its filters must already have accepted the object. Refusals are logged at
+// V(4).
 func MatchCause(log logr.Logger, id string, h *invoke.Handler, view *invoke.View, c match.Cause, input match.Input) match.Refusal {
 	refusal := catchPanic(log, id, func() match.Refusal {
 		if refusal := h.MatchCause(c, input); !refusal.Accepts() {
@@ -58,7 +59,7 @@ func MatchCause(log logr.Logger, id string, h *invoke.Handler, view *invoke.View
 	return refusal
 }
 
-// Matching returns the ids of the handlers whose filters accept the object, in the order of their registration.
+// Matching returns the ids of the handlers whose filters accept the object, in order of registration.
 func Matching(log logr.Logger, handlers *Handlers, view *invoke.View, input match.Input) (matching []string) {
 	for _, id := range handlers.IDs() {
 		if h, _ := handlers.Get(id); MatchObject(log, id, h, view, input).Accepts() {
@@ -68,15 +69,15 @@ func Matching(log logr.Logger, handlers *Handlers, view *invoke.View, input matc
 	return matching
 }
 
-// Selection contains the ids of the handlers of a cause.
+// Selection contains the ids of the handlers to call for a cause.
 type Selection struct {
-	// Selected are the ids of all handlers of the cause.
+	// Selected are all handlers of the cause.
 	Selected []string
-	// Resuming are the ids of the handlers that are selected only because this process sees the object for the first time.
+	// Resuming are those that are selected only because this process sees the object for the first time.
 	Resuming []string
 }
 
-// Select returns the matching handlers that are called for a cause.
+// Select picks the matching handlers that are called for a cause.
 func Select(log logr.Logger, handlers *Handlers, matching []string, view *invoke.View, c match.Cause, input match.Input) (s Selection) {
 	for _, id := range matching {
 		h, _ := handlers.Get(id)
@@ -91,7 +92,7 @@ func Select(log logr.Logger, handlers *Handlers, matching []string, view *invoke
 	return s
 }
 
-// hasOnlyConditions reports whether nothing but conditions has changed. Only handlers for conditions are called for such an update.
+// hasOnlyConditions reports whether only conditions have changed. Then only handlers for conditions are called.
 func hasOnlyConditions(d diff.Diff) bool {
 	return len(d) > 0 && !slices.ContainsFunc(d, func(item diff.Item) bool { return !invoke.IsOfConditions(item) })
 }
@@ -105,7 +106,7 @@ func catchPanic(log logr.Logger, id string, filter func() match.Refusal) (refusa
 	return refusal
 }
 
-// Records returns the stored progress of a handler. It returns the zero record for a handler that was not called.
+// Records returns a handler's stored progress, or the zero record if it was not called yet.
 type Records func(id string) progress.Record
 
 // Plan contains the handlers to call now.
@@ -114,27 +115,27 @@ type Plan struct {
 	Next []string
 	// Blocked are the ids of the handlers that wait for another handler to succeed.
 	Blocked []string
-	// Skipped are the handlers that are never called for the cause, because another handler has failed.
+	// Skipped are the handlers that are never called for the cause, because one they come after has failed.
 	Skipped []Skip
-	// Limited is true if the lifecycle has postponed due handlers to another reconcile.
+	// Limited is true if the lifecycle has put off some of the due handlers to a later reconcile.
 	Limited bool
 	// Refused is true if the lifecycle has chosen none of the due handlers.
 	Refused bool
 }
 
-// Skip is a handler that is not called because another handler has failed.
+// Skip is a handler that isn't called, because the handler After has failed.
 type Skip struct{ ID, After string }
 
-// Err returns the permanent error with which the handler fails.
+// Err returns the permanent error that the handler fails with.
 func (s Skip) Err() error {
 	return progress.Permanent(fmt.Errorf("it comes after %q, which has failed", s.After))
 }
 
-// Make returns the plan for the selected handlers. called are the handlers that were already called in this reconcile. The lifecycle chooses from
-// the called and the due handlers together. With a lifecycle that calls one handler at a time, each outcome is therefore stored before the next call.
+// Make plans the calls of the selected handlers. called are those that were already called in this reconcile. The lifecycle chooses from
+// these and the due ones together. So if it calls one handler at a time, each outcome is stored before the next call.
 func Make(handlers *Handlers, selected, called []string, records Records, lifecycle progress.Lifecycle, now time.Time) (p Plan) {
 	var due []string
-	for repeat := true; repeat; { // skipping a handler may skip handlers that come before it in the order of registration
+	for repeat := true; repeat; { // this may skip even handlers that were registered before it
 		due, p.Blocked, repeat = nil, nil, false
 		for _, id := range selected {
 			record := records(id)
@@ -165,7 +166,7 @@ func (p Plan) hasSkipped(id string) bool {
 	return slices.ContainsFunc(p.Skipped, func(s Skip) bool { return s.ID == id })
 }
 
-// blockingPredecessor returns the first handler that must succeed before another one is called, and whether it has failed.
+// blockingPredecessor returns the first handler that must succeed before the given one is called, and whether it has failed.
 func (p Plan) blockingPredecessor(handlers *Handlers, selected []string, records Records, id string) (first string, failed bool) {
 	h, _ := handlers.Get(id)
 	for _, first := range h.After {
@@ -176,7 +177,7 @@ func (p Plan) blockingPredecessor(handlers *Handlers, selected []string, records
 	return "", false
 }
 
-// Choose returns the handlers that a lifecycle chooses from the due ones. It ignores repeated ids and ids that are not due.
+// Choose lets the lifecycle choose from the due handlers. It ignores repeated ids and ids that aren't due.
 func Choose(lifecycle progress.Lifecycle, records Records, due []string) (chosen []string) {
 	for _, id := range lifecycle(slices.Clone(due), records) {
 		if slices.Contains(due, id) && !slices.Contains(chosen, id) {
@@ -186,7 +187,7 @@ func Choose(lifecycle progress.Lifecycle, records Records, due []string) (chosen
 	return chosen
 }
 
-// RefusalDelay is the delay after a lifecycle has chosen none of the due handlers.
+// RefusalDelay is how long to wait after the lifecycle has chosen none of the due handlers.
 const RefusalDelay = time.Second
 
 // Situation is the state of a cause at the end of a reconcile.
@@ -196,20 +197,20 @@ type Situation struct {
 	Finished bool
 	// Edited is true if the object was edited after the cycle began.
 	Edited bool
-	// Plan is the last plan of the reconcile.
+	// Plan is the reconcile's last plan.
 	Plan Plan
 }
 
-// Schedule returns the time until the object must be reconciled again, and false if nothing is left to do. Every reconcile computes it from the
-// stored progress, so no delay is lost if the process ends.
+// Schedule returns the time until the object must be reconciled again, and false if nothing is left to do. Every reconcile computes it anew
+// from the stored progress, so a restart loses no delay.
 func Schedule(s Situation, state *progress.State, now time.Time) (delay time.Duration, left bool) {
 	switch {
 	case s.Reason == cause.Noop, s.Finished && !s.Edited:
-		return state.StaleAfter(now) // the time until records of an earlier cause can be removed
+		return state.StaleAfter(now) // until records of an earlier cause can be removed
 	case !s.Reason.HasHandlers():
 		return 0, false
 	case s.Finished:
-		return 0, true // no further event will cause a reconcile for the edit
+		return 0, true // no further event would trigger a reconcile for the edit
 	}
 	delay, left = state.Delay(now, s.Plan.Blocked...)
 	if left && delay == 0 && s.Plan.Refused {

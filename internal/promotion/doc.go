@@ -1,3 +1,3 @@
-// Package promotion prevents starvation in the priority queue of a controller. Without it, the objects of the first listing could wait forever, because
-// changes by users have a higher priority.
+// Package promotion prevents starvation in a controller's priority queue. Without it, objects from the first listing could wait forever,
+// because users' changes have a higher priority.
 package promotion

@@ -14,34 +14,35 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// priority is the priority of promoted objects. Changes by users have priority 0.
+// priority is the priority of promoted objects. Users' changes have priority 0.
 const priority = 1
 
 const (
-	// pause is the interval between checks for objects that have waited for a long time.
+	// pause is how often the promoter looks for objects that have waited too long.
 	pause = time.Second
-	// minAge is the time that an object must have waited.
+	// minAge is how long an object must have waited.
 	minAge = 5 * time.Second
-	// share is the divisor for the time of the workers that promoted objects may use.
+	// share is the divisor for the workers' time that promoted objects may use.
 	share = 4
-	// maxCandidates limits the candidates of one check, because collecting them is expensive.
+	// maxCandidates limits how many candidates are collected at once, because that is expensive.
 	maxCandidates = 10_000
-	// overhead is added to the duration of each reconcile, because even an empty one uses a worker.
+	// overhead is added to the duration of each reconcile, because even an empty one occupies a worker.
 	overhead = 100 * time.Microsecond
 )
 
 // Keys are the queued keys. Their methods must be safe for concurrent use.
 type Keys interface {
-	// LongestQueued returns at most limit keys that have waited for at least minAge, in the order of their times.
+	// LongestQueued returns at most limit keys that have waited for at least minAge, the longest waiting first.
 	LongestQueued(limit int, minAge time.Duration) []objectstate.QueuedKey
 	// IsStillQueued reports whether no worker has taken the key from the queue since LongestQueued returned it.
 	IsStillQueued(objectstate.QueuedKey) bool
 }
 
-// Promoter moves objects that have waited for a long time to the front of the queue. Promoted objects use at most about a quarter of the time of the workers, and
-// at most a quarter of the workers, rounded up, at a time. The Promoter measures how long their reconciles take. It is safe for concurrent use.
+// Promoter moves objects that have waited a long time to the front of the queue. It measures how long their reconciles take, so that they
+// use at most about a quarter of the workers' time. At most a quarter of the workers, rounded up, handle them at once. It is safe for
+// concurrent use.
 //
-// A Promoter is a source of a controller, but creates no events.
+// A Promoter is a controller's source, but doesn't create events.
 type Promoter struct {
 	keys   Keys
 	onTick func()
@@ -49,22 +50,22 @@ type Promoter struct {
 	mu      sync.Mutex
 	workers int
 	queue   priorityqueue.PriorityQueue[reconcile.Request] // nil before the start, and for queues without priorities
-	// candidates are the keys that have waited for a long time, the longest waiting one first.
+	// candidates are the keys that have waited a long time, the longest waiting first.
 	candidates []objectstate.QueuedKey
-	// credit is the time of the workers that promoted objects may still use. If it is negative, promotions wait.
+	// credit is how much of the workers' time promoted objects may still use. While it is negative, nothing is promoted.
 	credit time.Duration
-	// begun is the number of reconciles that have begun.
+	// begun counts the reconciles that have started.
 	begun int
-	// promotions are the promoted objects whose reconcile has not ended.
+	// promotions are the promoted objects whose reconcile has not finished.
 	promotions map[types.NamespacedName]promotion
 }
 
-// New returns a promoter. After its start, the promoter calls onTick every second.
+// New returns a promoter. Once started, it calls onTick every second.
 func New(keys Keys, onTick func()) *Promoter { return &Promoter{keys: keys, onTick: onTick} }
 
 type promotion struct {
-	after   int       // the number of reconciles before the promotion
-	running time.Time // the start of the reconcile; zero while the object is queued
+	after   int       // how many reconciles had started before the promotion
+	running time.Time // when the reconcile started; zero while the object is queued
 }
 
 // For sets the number of workers, and returns the source that their controller must watch.
@@ -98,23 +99,23 @@ func (p *Promoter) Start(ctx context.Context, q workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// promoteStarved finds objects that have waited for a long time, and promotes some of them.
+// promoteStarved looks for objects that have waited a long time, and promotes some of them.
 func (p *Promoter) promoteStarved() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.queue == nil {
-		return // without priorities, no object starves
+		return // without priorities, objects don't starve
 	}
 	if len(p.candidates) == 0 {
 		p.candidates = p.keys.LongestQueued(maxCandidates, minAge)
 	}
 	if len(p.candidates) == 0 {
-		p.credit = 0 // unused credit is not saved
+		p.credit = 0 // unused credit is not saved up
 	}
 	p.promote()
 }
 
-// Begin records that a worker has begun a reconcile.
+// Begin records that a worker has started a reconcile.
 func (p *Promoter) Begin(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +126,7 @@ func (p *Promoter) Begin(key types.NamespacedName) {
 	}
 }
 
-// IsPromoted reports whether a key that is being reconciled was promoted.
+// IsPromoted reports whether the key being reconciled was promoted.
 func (p *Promoter) IsPromoted(key types.NamespacedName) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,15 +150,15 @@ func (p *Promoter) End(key types.NamespacedName, took time.Duration) {
 	p.promote()
 }
 
-// promote moves candidates to the front of the queue, as far as the credit allows.
+// promote moves as many candidates to the front of the queue as the credit allows.
 func (p *Promoter) promote() {
-	var taken time.Duration // the time of the promoted objects that are being reconciled
+	var taken time.Duration // time used by promoted objects that are being reconciled
 	for key, one := range p.promotions {
 		switch {
 		case !one.running.IsZero():
 			taken += time.Since(one.running)
 		case p.begun-one.after > 2*p.workers:
-			delete(p.promotions, key) // the reconcile does not begin, for example because the object is already being reconciled
+			delete(p.promotions, key) // the reconcile isn't starting, for example because the object is already being reconciled
 		}
 	}
 	limit := (p.workers + share - 1) / share

@@ -1,4 +1,4 @@
-// Package reaper kills the servers that a test has started when the test process ends.
+// Package reaper kills the servers that a test has started, however the test process exits.
 //
 //	r, err := reaper.New(dir)
 //	if err != nil {
@@ -7,12 +7,12 @@
 //	defer r.Stop()
 //	etcd.Path, err = r.WrapCommand("/usr/local/kubebuilder/bin/etcd")
 //
-// New starts a shell process that reads from a pipe of this process. The scripts of WrapCommand write their process id to a list in the
-// directory, and then execute the server. Stop, or the end of this process, closes the pipe. The reaper then kills the servers of
-// the list, removes the directory, and exits. This works for every end of the process, such as Ctrl-C, a panic, a
-// timeout of go test, or SIGKILL.
+// New starts a shell process that reads from a pipe held by the test process. A script from WrapCommand adds its process id to a list in
+// the directory before it turns into the server. The pipe is closed by Stop, or by the kernel when the test process is gone. That wakes the
+// reaper, which kills the listed servers, removes the directory and exits. So it works after Ctrl-C, a panic, a timeout of go test, and
+// even SIGKILL.
 //
-// The command line of a server must contain the name of the directory. The reaper kills only such processes, because
-// the system may have assigned the id of an ended server to another process. The package needs /bin/sh, and a
-// directory from which programs can be executed. On systems other than Linux and macOS, it does nothing.
+// A server's command line must contain the directory's name. The reaper spares all other processes, because the system may have reused the
+// id of a server that has exited. The package needs /bin/sh and a directory that programs can be run from. It only works on Linux and
+// macOS, and does nothing elsewhere.
 package reaper

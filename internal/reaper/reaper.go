@@ -13,11 +13,11 @@ import (
 	"syscall"
 )
 
-// reaperScript waits until the pipe on its standard input is closed: by Stop, or by the end of the test process. It then kills the
-// processes of the list whose command line contains the directory.
+// reaperScript waits until the pipe on its standard input is closed. Then it kills the listed processes whose command line contains the
+// directory.
 //
-// The script removes the file "open" before it reads the list. A server first writes its id to the list and then checks for this
-// file. So every server is either in the list or does not start.
+// It removes the file "open" before it reads the list, whereas a server writes its id to the list before it checks for the file. So every
+// server is either on the list or doesn't start.
 const reaperScript = `
 trap '' HUP INT QUIT TERM
 PATH=$PATH:/usr/bin:/bin
@@ -38,8 +38,8 @@ until rm -rf "$1" || [ $attempt = 30 ]; do # a killed server may still be writin
 done
 `
 
-// serverScript starts a server with exec, which keeps the process id. envtest also runs the binaries with --help.
-// These processes end without the reaper.
+// serverScript starts a server with exec, so that it keeps the process id. envtest also runs the binaries with --help, but those processes
+// exit on their own.
 const serverScript = `#!/bin/sh
 if [ "$1" != --help ]; then
 	echo $$ >>%[1]s/pids && [ -e %[1]s/open ] || exit 1
@@ -47,18 +47,17 @@ fi
 exec %[2]s "$@"
 `
 
-// Reaper kills the servers of one directory when this process ends.
+// Reaper kills one directory's servers when this process exits.
 type Reaper struct {
 	dir   string
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 }
 
-// reapers keeps references to all reapers. Without them, the garbage collector closes the pipe of an unreferenced reaper, which kills
-// its servers.
+// reapers keeps references to all reapers. Otherwise, the garbage collector might close a reaper's pipe, and its servers would be killed.
 var reapers sync.Map
 
-// New starts a reaper for an existing directory. The reaper removes the directory at the end.
+// New starts a reaper for an existing directory, which the reaper finally removes.
 func New(dir string) (*Reaper, error) {
 	for _, name := range []string{"open", "pids"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
@@ -67,7 +66,7 @@ func New(dir string) (*Reaper, error) {
 	}
 	cmd := exec.Command("/bin/sh", "-c", reaperScript, "kopf-controlplane-reaper", dir)
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must not end the reaper
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must not kill the reaper
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -80,18 +79,18 @@ func New(dir string) (*Reaper, error) {
 	return r, nil
 }
 
-// WrapCommand writes a script that starts a server under the reaper, and returns its path. Start the script instead of the binary.
+// WrapCommand writes a script that starts a server under the reaper's control, and returns its path. Run the script instead of the binary.
 func (r *Reaper) WrapCommand(binary string) (string, error) {
 	path := filepath.Join(r.dir, "start-"+filepath.Base(binary))
 	script := fmt.Sprintf(serverScript, quote(r.dir), quote(binary))
-	// A process that another goroutine forks while the file is open for writing also holds it open for a moment. The start of the
-	// script then fails with "text file busy".
+	// If a different goroutine forks while the file is open for writing, the child holds it open for a moment as well, and starting the
+	// script fails with "text file busy".
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	return path, os.WriteFile(path, []byte(script), 0o700)
 }
 
-// Stop kills the servers, removes the directory, and waits until both are done.
+// Stop kills the servers, removes the directory and waits until this is done.
 func (r *Reaper) Stop() {
 	_ = r.stdin.Close()
 	_ = r.cmd.Wait()

@@ -2,7 +2,7 @@
 
 package reaper
 
-// A Reaper does nothing on this system. The test process must end its servers.
+// A Reaper does nothing on this system, so the test process must stop its servers itself.
 type Reaper struct{}
 
 // New returns a reaper that does nothing.

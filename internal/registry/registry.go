@@ -10,10 +10,10 @@ import (
 type Registry[H any] struct {
 	ids      []string
 	handlers map[string]H
-	owners   map[string]string // the id of the handler for each storage key
+	owners   map[string]string // handler ids by storage key
 }
 
-// Add adds a handler. key is the storage key of the progress of the handler. Add fails if another handler has the same id or key.
+// Add adds a handler. key is where its progress is stored. Add fails if a different handler has the same id or key.
 func (r *Registry[H]) Add(id, key string, handler H) error {
 	if _, taken := r.handlers[id]; taken {
 		return fmt.Errorf("the id %q is used twice: give one of the handlers another id, "+
@@ -33,7 +33,7 @@ func (r *Registry[H]) Add(id, key string, handler H) error {
 // IDs returns all ids in the order of registration. The result must not be changed.
 func (r *Registry[H]) IDs() []string { return r.ids }
 
-// Get returns the handler with an id.
+// Get returns the handler with this id.
 func (r *Registry[H]) Get(id string) (H, bool) {
 	h, ok := r.handlers[id]
 	return h, ok
@@ -50,7 +50,7 @@ func (r *Registry[H]) All() iter.Seq2[string, H] {
 	}
 }
 
-// Map returns a registry with the results of a function in place of the handlers.
+// Map returns a registry in which each handler is replaced with the result of change.
 func (r *Registry[H]) Map(change func(H) H) Registry[H] {
 	changed := *r
 	changed.handlers = maps.Clone(r.handlers)
@@ -60,7 +60,7 @@ func (r *Registry[H]) Map(change func(H) H) Registry[H] {
 	return changed
 }
 
-// Any reports whether a condition holds for one of the handlers.
+// Any reports whether condition holds for one of the handlers.
 func (r *Registry[H]) Any(condition func(H) bool) bool {
 	for _, handler := range r.All() {
 		if condition(handler) {

@@ -1,2 +1,2 @@
-// Package shards selects the objects of one of several processes, and follows the objects that this process releases.
+// Package shards selects the objects that one of several processes handles, and follows the objects that this process releases.
 package shards

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Releases are the objects that the engine has released, until the watch shows that they have left the shard. Until then, the cache contains states that
-// must not be handled. The zero value contains none. Releases is safe for concurrent use.
+// Releases keeps track of objects that the engine has released until the watch confirms that they have left the shard. Until then, the
+// cache still holds states that must not be handled. The zero value is ready to use. Releases is safe for concurrent use.
 type Releases struct {
 	mu    sync.Mutex
 	byKey map[types.NamespacedName]*released
@@ -16,12 +16,12 @@ type Releases struct {
 
 type released struct {
 	uid  types.UID
-	done bool          // the labels are removed; false while the request is running
-	left bool          // the watch has shown in the meantime that the object has left the shard
-	back client.Object // the object, if it has returned to the shard in the meantime
+	done bool          // the labels have been removed; false while the request is running
+	left bool          // meanwhile the watch has reported that the object left the shard
+	back client.Object // the object, if it has meanwhile returned to the shard
 }
 
-// IsDone reports whether the engine has released the object of a key.
+// IsDone reports whether the engine has released the object with this key.
 func (s *Releases) IsDone(key types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,7 +29,7 @@ func (s *Releases) IsDone(key types.NamespacedName) bool {
 	return one != nil && one.done
 }
 
-// Begin must be called before the labels of an object are removed, and End afterwards.
+// Begin must be called before an object's labels are removed, and End afterwards.
 func (s *Releases) Begin(key types.NamespacedName, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,8 +39,9 @@ func (s *Releases) Begin(key types.NamespacedName, uid types.UID) {
 	s.byKey[key] = &released{uid: uid}
 }
 
-// End records whether the labels were removed. returned is the object if the request has assigned it to the shard again. End reports whether the object has left the
-// shard, and whether it has returned since; [Releases.Readmit] must be called for a returned object. Its events are kept until then.
+// End records whether the labels were removed. returned is the object if the request put it back into the shard, otherwise nil. End reports
+// whether the object has left the shard and whether it has since come back. If it has, its events are held back until the caller calls
+// [Releases.Readmit].
 func (s *Releases) End(key types.NamespacedName, removed bool, returned client.Object) (left, back bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +57,8 @@ func (s *Releases) End(key types.NamespacedName, removed bool, returned client.O
 	return left, back
 }
 
-// Takes records an event for a release, and reports whether the event must not be passed to the next event handler. returns is true for the first event of an object that
-// has returned to the shard.
+// Takes records an event for a release, and reports whether to keep it from the next event handler. returns is true for the first event of
+// an object that has come back to the shard.
 func (s *Releases) Takes(shard *Shard, obj client.Object, deleted bool) (taken, returns bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +67,7 @@ func (s *Releases) Takes(shard *Shard, obj client.Object, deleted bool) (taken, 
 	if one == nil {
 		return false, false
 	}
-	isSame := one.uid == obj.GetUID() // otherwise, the object was re-created
+	isSame := one.uid == obj.GetUID() // otherwise, the object has been re-created
 	switch {
 	case one.done && isSame && !deleted && shard.Leaves(obj):
 		return true, false
@@ -80,17 +81,17 @@ func (s *Releases) Takes(shard *Shard, obj client.Object, deleted bool) (taken, 
 		one.back = obj
 		return true, false
 	}
-	return false, false // the request may fail, and is then repeated for the newest state
+	return false, false // the request may still fail, and is then retried for the newest state
 }
 
-// Readmit ends the release of an object, and calls handle with the object if it has returned to the shard. Later events wait for the end of handle,
-// which must not use the Releases.
+// Readmit forgets an object's release, and calls handle with the object if it has come back to the shard. Later events wait until handle
+// returns. handle must not call methods of Releases.
 func (s *Releases) Readmit(key types.NamespacedName, handle func(client.Object)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.byKey[key]
 	delete(s.byKey, key)
-	if one != nil && one.back != nil { // otherwise, the object has left the shard again
+	if one != nil && one.back != nil { // otherwise, it has left the shard again
 		handle(one.back)
 	}
 }

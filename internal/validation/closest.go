@@ -2,8 +2,8 @@ package validation
 
 import "strings"
 
-// Closest returns the candidate that is most similar to a mistyped word. found is false if no candidate is similar. Closest ignores differences in case,
-// and candidates that equal the word. Among equally similar candidates, it returns the first.
+// Closest returns the candidate that most resembles a mistyped word, or false if none does. It ignores case, and skips candidates that
+// equal the word. Among equally similar candidates, the first wins.
 func Closest(word string, candidates []string) (closest string, found bool) {
 	lower := strings.ToLower(word)
 	// A word may have one typo for every three letters, at least one and at most three.
@@ -22,7 +22,7 @@ func Closest(word string, candidates []string) (closest string, found bool) {
 	return closest, found
 }
 
-// distance returns the number of insertions, removals, replacements and swaps of adjacent letters that turn a into b.
+// distance returns how many insertions, removals, replacements and swaps of adjacent letters turn a into b.
 func distance(a, b string) int {
 	one, other := []rune(a), []rune(b)
 	rows := make([][]int, len(one)+1)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// MinDuration is the shortest positive duration that [DurationUnit] accepts. A shorter one is probably a number without a unit.
+// MinDuration is the shortest positive duration that [DurationUnit] accepts. Anything shorter is probably a number without a unit.
 const MinDuration = time.Millisecond
 
 // DurationUnit returns an error for a positive duration that is probably a number without a unit, such as 5 instead of 5*time.Second.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// FieldPath splits a dotted path into its keys. A dot within a key is escaped with a backslash.
+// FieldPath splits a dotted path into its keys. Dots within a key are escaped with a backslash.
 func FieldPath(path string) ([]string, error) {
 	const dot = "\x00"
 	keys := strings.Split(strings.ReplaceAll(path, `\.`, dot), ".")
@@ -23,7 +23,7 @@ func FieldPath(path string) ([]string, error) {
 	return nil, fmt.Errorf(`the path has an empty key: use a path such as "spec.size", and write a dot within a key as "\."%s`, hint)
 }
 
-// JoinFieldPath formats a path as FieldPath reads it.
+// JoinFieldPath is the inverse of FieldPath.
 func JoinFieldPath(path []string) string {
 	keys := slices.Clone(path)
 	for i, key := range keys {

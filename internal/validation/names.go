@@ -12,8 +12,7 @@ import (
 	kubernetes "k8s.io/apimachinery/pkg/util/validation"
 )
 
-// QualifiedName checks the key of a label or an annotation, or the name of a finalizer. A qualified name consists of a name, or of
-// a domain and a name separated by a slash.
+// QualifiedName checks a label key, an annotation key or a finalizer. It must be a name, or a domain and a name separated by a slash.
 func QualifiedName(key string) error {
 	if len(kubernetes.IsQualifiedName(key)) == 0 {
 		return nil
@@ -32,7 +31,7 @@ func QualifiedName(key string) error {
 	}
 }
 
-// LabelValue checks the value of a label, which may be empty.
+// LabelValue checks a label value, which may be empty.
 func LabelValue(value string) error {
 	if len(kubernetes.IsValidLabelValue(value)) == 0 {
 		return nil
@@ -40,7 +39,7 @@ func LabelValue(value string) error {
 	return mixedCase.explain(value)
 }
 
-// Subdomain checks the name of an object, or a domain.
+// Subdomain checks an object name or a domain.
 func Subdomain(name string) error {
 	if len(kubernetes.IsDNS1123Subdomain(name)) == 0 {
 		return nil
@@ -48,7 +47,7 @@ func Subdomain(name string) error {
 	return lowerCaseWithDots.explain(name)
 }
 
-// DNSLabel checks a name without dots, such as the name of a namespace.
+// DNSLabel checks a name without dots, such as a namespace.
 func DNSLabel(name string) error {
 	if len(kubernetes.IsDNS1123Label(name)) == 0 {
 		return nil
@@ -56,7 +55,7 @@ func DNSLabel(name string) error {
 	return lowerCase.explain(name)
 }
 
-// Selector checks the keys, the values and the operators of a label selector.
+// Selector checks the keys, values and operators of a label selector.
 func Selector(selector *metav1.LabelSelector) error {
 	if selector == nil {
 		return nil
@@ -89,14 +88,14 @@ func Selector(selector *metav1.LabelSelector) error {
 type nameFormat struct {
 	max        int    // maximum length in bytes
 	upper      bool   // whether upper-case letters are allowed
-	separators string // additional characters that are not allowed at the ends
-	allowed    string // the allowed characters, for the explanation
+	separators string // further characters that are allowed, but not at either end
+	allowed    string // describes the allowed characters in explanations
 }
 
 var (
 	mixedCase = nameFormat{max: kubernetes.LabelValueMaxLength, upper: true, separators: "-_.", allowed: "letters, digits, '-', '_' and '.'"}
 	lowerCase = nameFormat{max: kubernetes.DNS1123LabelMaxLength, separators: "-", allowed: "lower-case letters, digits and '-'"}
-	// lowerCaseWithDots is the format of lowerCase parts separated by dots. Only the total length is limited.
+	// lowerCaseWithDots is lowerCase parts separated by dots. Only the total length is limited.
 	lowerCaseWithDots = nameFormat{max: kubernetes.DNS1123SubdomainMaxLength, separators: "-.", allowed: "lower-case letters, digits, '-' and '.'"}
 )
 

@@ -16,17 +16,17 @@ import (
 // [Owner.AdjustNamespace] and [Owner.Label]. Equivalent in kopf: adopt. If a child is invalid, no child is changed. Adopt doesn't write to
 // the API server.
 //
-// Adopt removes annotations that must not be copied from an owner to its children: those in which an operator with kopf or package kopf
-// stores its data, and that of kubectl apply. It removes them if the child has the same values as its owner, even in pod templates and
-// other nested structures. So an operator can simply copy all annotations of the owner. An existing child of the owner's kind keeps them,
-// because they may be its own.
+// Adopt drops annotations that shouldn't be copied from an owner to its children: those where kopf or package kopf store their data, and
+// that of kubectl apply. It drops them where the child has the same value as its owner, even in pod templates and other nested structures.
+// So an operator can simply copy all annotations of the owner. An existing child of the owner's kind keeps them, because they may be its
+// own.
 func (o *Owner) Adopt(children ...client.Object) error {
 	_, err := o.adopt(children)
 	return err
 }
 
-// adopt validates all children before it changes any of them. The checks receive empty objects with the kinds of the children, and with the
-// names and namespaces they will have.
+// adopt validates all children before it changes any of them. The checks receive empty objects with the kinds, names and namespaces the
+// children will have.
 func (o *Owner) adopt(objects []client.Object, checks ...func(adopted []child) error) ([]child, error) {
 	children, err := o.resolve(objects)
 	if err != nil {
@@ -62,7 +62,7 @@ func (o *Owner) adopt(objects []client.Object, checks ...func(adopted []child) e
 	return children, nil
 }
 
-// named returns empty objects with the kinds, names and namespaces that the children will have.
+// named returns empty objects with the kinds, names and namespaces the children will have.
 func (o *Owner) named(children []child, name string) []child {
 	out := make([]child, len(children))
 	for i, c := range children {
@@ -75,8 +75,7 @@ func (o *Owner) named(children []child, name string) []child {
 	return out
 }
 
-// AppendReference adds the owner reference to children that have no reference to the owner's uid. Equivalent in kopf:
-// append_owner_reference.
+// AppendReference adds the owner reference to children that don't refer to the owner's uid yet. Equivalent in kopf: append_owner_reference.
 func (o *Owner) AppendReference(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {
@@ -145,7 +144,7 @@ func hasReference(obj client.Object, uid types.UID) bool {
 }
 
 // HarmonizeNaming sets the generateName of children to the owner's name and a hyphen. With [Strict], it sets the name to the owner's name.
-// It doesn't change children with a name or a generateName, unless [Forced] is set. Equivalent in kopf: harmonize_naming.
+// Children that already have a name or a generateName keep it, unless [Forced] is set. Equivalent in kopf: harmonize_naming.
 func (o *Owner) HarmonizeNaming(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {
@@ -184,8 +183,8 @@ func (o *Owner) setName(c child, name string) {
 	}
 }
 
-// AdjustNamespace sets the namespace of children without one to that of [InNamespace], or else to the owner's. It removes the namespace
-// from children of cluster-scoped kinds. Equivalent in kopf: adjust_namespace.
+// AdjustNamespace puts children without a namespace into that of [InNamespace], or else into the owner's. Cluster-scoped children lose
+// theirs. Equivalent in kopf: adjust_namespace.
 func (o *Owner) AdjustNamespace(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {
@@ -211,8 +210,8 @@ func (o *Owner) namespaceFor(c child) string {
 	return namespace
 }
 
-// Label adds the owner's labels, or those of the option [Labels], to children, to their pod templates, and to the structures selected with
-// [Nested]. Existing labels are kept, unless [Forced] is set. Equivalent in kopf: label.
+// Label adds the owner's labels, or those of [Labels], to children, their pod templates, and structures selected with [Nested]. Existing
+// labels are kept, unless [Forced] is set. Equivalent in kopf: label.
 func (o *Owner) Label(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {

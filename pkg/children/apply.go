@@ -17,19 +17,19 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// A Result is the stored object and the operation for one child.
+// A Result says what happened to one child.
 type Result struct {
 	Object    client.Object // stored object, with the Go type of the child; nil after an error and for a nil child
 	Operation controllerutil.OperationResult
 }
 
-// Apply adopts children, creates missing ones, and updates existing ones if a field that you set differs. It doesn't change other fields.
-// It writes nothing for a child that is up to date, even if the cache doesn't show this process's last apply yet. Children need names;
-// [Name] returns deterministic ones.
+// Apply adopts children, creates missing ones, and updates existing ones if a field that you set differs. It doesn't change other fields. A
+// child that is up to date isn't written, even while the cache lags behind this process's last apply. Children need names; [Name] returns
+// deterministic ones.
 //
 // Apply uses server-side apply with [FieldOwner] and forces conflicts. It stores a hash of the applied fields in the annotation
 // "kopf-runtime.dev/applied.<field owner>". Before it creates a child, it sends an empty patch as a dry run, because the object may exist
-// without being in the cache.
+// even if the cache doesn't have it.
 //
 // Apply doesn't copy the server's state into the given objects. The results contain the stored objects, in the order of the children. If
 // one child fails, Apply continues with the others and returns the joined errors.
@@ -40,8 +40,8 @@ func (o *Owner) Apply(ctx context.Context, children ...client.Object) ([]Result,
 	return o.each(ctx, children, o.applyOne)
 }
 
-// Create adopts children and creates missing ones. It doesn't change existing ones. Children need names. Results and errors are the same as
-// for [Owner.Apply].
+// Create adopts children and creates missing ones, but doesn't change existing ones. Children need names. Results and errors are the same
+// as for [Owner.Apply].
 func (o *Owner) Create(ctx context.Context, children ...client.Object) ([]Result, error) {
 	return o.each(ctx, children, o.createOne)
 }
@@ -105,7 +105,7 @@ func (o *Owner) applyOne(ctx context.Context, c child) (Result, error) {
 
 	live, err := o.read(ctx, c)
 	if live == nil && err == nil {
-		live, err = o.dryRunRead(ctx, c) // an apply would take over another client's object
+		live, err = o.dryRunRead(ctx, c) // otherwise the apply could take over another client's object
 	}
 	if err != nil {
 		return Result{}, err
@@ -170,8 +170,8 @@ func (o *Owner) read(ctx context.Context, c child) (client.Object, error) {
 	return o.checkLive(live)
 }
 
-// dryRunRead asks the API server for a child, because a cache can be stale or filtered. A cached client sends only writes to the server, so
-// we use an empty patch as a dry run.
+// dryRunRead asks the API server for a child, because a cache can be stale or filtered. A cached client only sends writes to the server, so
+// we send an empty patch as a dry run.
 func (o *Owner) dryRunRead(ctx context.Context, c child) (client.Object, error) {
 	live := c.newObject()
 	live.SetNamespace(c.GetNamespace())

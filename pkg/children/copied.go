@@ -11,9 +11,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/annotations"
 )
 
-// dropCopied removes the annotations of operators and of kubectl apply that a child got from its owner, at any depth, because many
-// operators copy the owner's annotations to the child and its pod template. An annotation counts as a copy if the owner has the same value.
-// An existing child of the owner's kind can have the same last-handled configuration without a copy, so dropCopied doesn't change it.
+// dropCopied removes, at any depth, annotations of operators and of kubectl apply that a child got from its owner, because many operators
+// copy all annotations to the child and its pod template. An annotation counts as copied if the owner has the same value. Existing children
+// of the owner's kind are left alone, because they can have the same last-handled configuration without copying it.
 func (o *Owner) dropCopied(c child, owner schema.GroupKind) {
 	fromOwner := o.obj.GetAnnotations()
 	isState := func(key string) bool { return key == annotations.LastApplied || annotations.IsManaged(key, fromOwner) }
@@ -52,7 +52,7 @@ func hasOtherWithPrefix(all map[string]string, key string) bool {
 	return false
 }
 
-// changeAnnotations changes all maps of strings with the name "annotations" in a JSON value.
+// changeAnnotations changes every string map called "annotations" in a JSON value.
 func changeAnnotations(value any, change func(map[string]string) map[string]string) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -78,7 +78,7 @@ func setAnnotations(content map[string]any, changed map[string]string) {
 	}
 }
 
-// changeTypedAnnotations changes all maps of strings in fields with the JSON name "annotations".
+// changeTypedAnnotations changes every string map whose JSON name is "annotations".
 func changeTypedAnnotations(v reflect.Value, change func(map[string]string) map[string]string) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

@@ -1,5 +1,4 @@
-// Package children manages the child objects of an owner. It is what req.Adopt in package kopf is built on, and you can use it in any other
-// reconciler:
+// Package children manages the child objects of an owner. req.Adopt in package kopf is built on it, but you can use it in any reconciler:
 //
 //	owner := children.Of(db, r.Client, children.FieldOwner("database-operator"))
 //	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: children.Name(db, "primary")}, Spec: ...}
@@ -42,7 +41,8 @@
 //     more children, a stale cache can cost an extra request that changes nothing.
 //   - Apply doesn't detect changes that a mutating webhook makes to applied fields during the apply, because the field owner still owns
 //     them.
-//   - If the cache strips managedFields, Apply compares values instead. It then writes each time if the server normalizes a value, such as a quantity.
+//   - If the cache strips managedFields, Apply compares values instead. It then writes every time if the server normalizes a value, such as
+//     a quantity.
 //   - Kubernetes copies the annotation with the applied hash from deployments to their replica sets.
 //
 // # Errors

@@ -19,9 +19,9 @@ func (o *Owner) appliedKey() string {
 	return "kopf-runtime.dev/" + name + dnsLabel(o.fieldOwner, maxName-len(name))
 }
 
-// isApplied reports whether an apply would change nothing. If the stored hash matches the intent, the fields that the field owner still
-// owns are unchanged, because it loses the ownership of a field when another manager changes it. So isApplied compares only the values of
-// the other fields. It can't compare all of them, because the API server normalizes many values, such as quantities.
+// isApplied reports whether an apply would change nothing. If the stored hash matches, we can trust every field that the field owner still
+// owns, because another manager's change would have cost it the field. So isApplied compares only the values of the other fields. It can't
+// compare all of them, because the API server normalizes many values, such as quantities.
 func (o *Owner) isApplied(intent *unstructured.Unstructured, live client.Object) (bool, error) {
 	key := o.appliedKey()
 	if live.GetAnnotations()[key] != intent.GetAnnotations()[key] {
@@ -145,7 +145,7 @@ func equalLists(intent, live []any) bool {
 	return true
 }
 
-// equal compares scalars, and numbers regardless of their Go type.
+// equal compares scalars. Numbers can be equal even if their Go types differ.
 func equal(a, b any) bool {
 	x, isNumber := number(a)
 	y, isNumberToo := number(b)

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// intentOf returns the fields to apply, which are those of the child without what the API server sets. In a Go type, a nil pointer, map or
-// list means that the field isn't set, so nulls are omitted. In an unstructured child, null is explicit.
+// intentOf returns the fields to apply: the child's, without those the API server sets. In a Go type, a nil pointer, map or list means that
+// the field isn't set, so nulls are omitted. In an unstructured child, null is explicit.
 func intentOf(c child) (*unstructured.Unstructured, error) {
 	var content map[string]any
 	if u, ok := c.Object.(*unstructured.Unstructured); ok {

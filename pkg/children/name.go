@@ -16,11 +16,12 @@ const (
 
 var invalidNameCharacters = regexp.MustCompile(`[^a-z0-9-]`)
 
-// Name returns the name of a child for an owner and a role, such as "db-replica" for "db". The same owner and role always give the same
-// name. If the name isn't a valid DNS label of at most 63 characters, it is sanitized and shortened, and a hash is appended.
+// Name returns the name of an owner's child in a role, such as "db-replica" for the owner "db" and the role "replica". The same owner and
+// role always give the same name. If the name isn't a valid DNS label of at most 63 characters, it is sanitized and shortened, and a hash
+// is appended.
 //
-// The role must be unique among the owner's children of one kind. The children of two owners can have the same name: "db" with the role
-// "a-b", and "db-a" with the role "b". In that case, [Owner.Apply] and [Owner.Create] return an error for the second child, because the
+// The role must be unique among the owner's children of one kind. Children of different owners can still get the same name: "db" with the
+// role "a-b", and "db-a" with the role "b". [Owner.Apply] and [Owner.Create] then return an error for the second child, because the
 // existing one belongs to the first owner. Use roles without a hyphen to avoid this.
 func Name(owner client.Object, role string) string {
 	return dnsLabel(owner.GetName()+"-"+role, maxName)

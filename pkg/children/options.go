@@ -15,7 +15,7 @@ type options struct {
 	controller, blockDeletion bool
 	force, strict, takeOver   bool
 	name, namespace           *string
-	labels                    map[string]string // if not nil, replaces the labels of the owner
+	labels                    map[string]string // replace the owner's labels, unless nil
 	nested                    [][]string
 	plainTemplates            bool
 	fieldOwner                string
@@ -23,18 +23,18 @@ type options struct {
 	err                       error
 }
 
-// Controller defines whether the owner reference is a controller reference, of which an object can have only one. Default: true.
+// Controller sets whether the owner reference is a controller reference. An object can have only one. Default: true.
 func Controller(enabled bool) Option { return func(o *options) { o.controller = enabled } }
 
 // BlockOwnerDeletion makes a foreground deletion of the owner wait for its children. Default: true.
 func BlockOwnerDeletion(enabled bool) Option { return func(o *options) { o.blockDeletion = enabled } }
 
-// Forced overwrites existing names, namespaces and labels of children. By default, only missing values are set.
-// Equivalent in kopf: forced=.
+// Forced overwrites existing names, namespaces and labels of children. By default, only missing values are set. Equivalent in kopf:
+// forced=.
 func Forced() Option { return func(o *options) { o.force = true } }
 
-// Strict gives children the exact name of the owner. By default, the name is a prefix to which the API server adds a
-// suffix. Equivalent in kopf: strict=.
+// Strict gives children the exact name of the owner. By default, the name is a prefix to which the API server adds a suffix.
+// Equivalent in kopf: strict=.
 func Strict() Option { return func(o *options) { o.strict = true } }
 
 // Named sets the name to use instead of the owner's. Equivalent in kopf: name=.
@@ -67,8 +67,8 @@ func Nested(paths ...string) Option {
 	}
 }
 
-// PlainTemplates leaves pod templates without labels, except for those selected with [Nested]. Then a new label on the owner doesn't
-// restart the pods of its children.
+// PlainTemplates leaves pod templates without labels, except for those selected with [Nested], so that a new label on the owner doesn't
+// restart its children's pods.
 func PlainTemplates() Option { return func(o *options) { o.plainTemplates = true } }
 
 // FieldOwner sets the field manager for [Owner.Apply] and [Owner.Create]. Apply requires it. Use a name that never changes, such as that of

@@ -19,8 +19,8 @@ type Owner struct {
 	options
 }
 
-// Of returns an [Owner] for an object. The client is used to look up kinds and scopes, and to write. Invalid objects and options are
-// reported by the Owner's methods.
+// Of returns an [Owner] for an object. The client is used to look up kinds and scopes, and to write. The Owner's methods report invalid
+// objects and options.
 func Of(owner client.Object, c client.Client, opts ...Option) *Owner {
 	o := &Owner{obj: owner, client: c, options: options{controller: true, blockDeletion: true}}
 	for _, opt := range opts {
@@ -29,7 +29,6 @@ func Of(owner client.Object, c client.Client, opts ...Option) *Owner {
 	return o
 }
 
-// check validates the owner.
 func (o *Owner) check() error {
 	switch {
 	case isNil(o.obj):

@@ -49,7 +49,6 @@ func (o *Owner) recentKey(uid types.UID) (key recentKey, ok bool) {
 	return recentKey{mapper, uid, o.fieldOwner}, true
 }
 
-// recordApply stores the response to an apply.
 func (o *Owner) recordApply(response *unstructured.Unstructured) {
 	key, ok := o.recentKey(response.GetUID())
 	if !ok {
@@ -70,8 +69,8 @@ func (o *Owner) recordApply(response *unstructured.Unstructured) {
 	}
 }
 
-// lastResponse returns the response to the last apply, unless that had a different intent, or the live object from the cache isn't older
-// than the response.
+// lastResponse returns the response to this process's last apply while the live object from the cache is older than that response. It
+// returns nil if the last apply had a different intent.
 func (o *Owner) lastResponse(intent *unstructured.Unstructured, live client.Object) *unstructured.Unstructured {
 	key, ok := o.recentKey(live.GetUID())
 	if !ok {

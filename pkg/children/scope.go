@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// A scope defines whether objects of a kind are namespaced.
+// A scope says whether objects of a kind are namespaced.
 type scope int
 
 const (
@@ -32,8 +32,8 @@ func (o *Owner) scopeOf(gvk schema.GroupVersionKind) (scope, error) {
 	return clusterWide, nil
 }
 
-// checkRelation returns an error if the owner cannot own a child in the given namespace. The garbage collector looks for owners in the
-// namespace of the child, so it wouldn't find this owner and would delete the child.
+// checkRelation returns an error if the owner can't own a child in the given namespace. The garbage collector looks for owners in the
+// child's namespace, so it wouldn't find this owner and would delete the child.
 func (o *Owner) checkRelation(c child, namespace string) error {
 	ownerNamespace := o.obj.GetNamespace()
 	switch {

@@ -25,7 +25,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// The children of a set are labeled with the set's name and the owner's uid, because the owner's name can be too long for a label.
+// A set's children are labeled with its name and the owner's uid, because the owner's name can be too long for a label.
 const (
 	setLabel      = "kopf-runtime.dev/set"
 	setOwnerLabel = "kopf-runtime.dev/set-owner"
@@ -35,9 +35,9 @@ const (
 
 const maxPruneAttempts = 3
 
-// A Set is a named group of children. [Set.Apply] applies the children of a list and deletes all others of the group. The group of a child
-// is identified by the labels "kopf-runtime.dev/set" and "kopf-runtime.dev/set-owner" and by its owner reference, so a Set needs no memory
-// and works after a restart.
+// A Set is a named group of children. [Set.Apply] applies the listed children and deletes all others of the group. It recognizes them by
+// the labels "kopf-runtime.dev/set" and "kopf-runtime.dev/set-owner" and the owner reference, so a Set needs no memory and works after a
+// restart.
 type Set struct {
 	owner *Owner
 	name  string
@@ -53,15 +53,15 @@ func (o *Owner) Set(name string, kinds ...client.Object) *Set {
 	return &Set{owner: &owner, name: name, kinds: kinds}
 }
 
-// Apply applies the children as [Owner.Apply] does, and then deletes those of the group that aren't in the list. Without children, it
-// deletes the whole group. If a child can't be applied, Apply continues with the others, but deletes nothing.
+// Apply applies the children as [Owner.Apply] does, and then deletes those of the group that aren't in the list. Called without children,
+// it deletes the whole group. If a child can't be applied, Apply continues with the others, but deletes nothing.
 //
-// Apply deletes only objects with both labels of the group and with a reference to the owner. If an object has the labels but no reference
-// to the owner, Apply deletes nothing and returns an error. If another client has changed the object, Apply reads it from the API server
-// and checks it again; after three conflicts, the deletion fails. If the object has other owners, Apply removes only the group's labels and
+// Apply deletes only objects with both labels of the group and a reference to the owner. If an object has the labels but not the reference,
+// Apply deletes nothing and returns an error. After a concurrent edit, it reads the object from the API server and checks it again; after
+// three conflicts, it leaves the object for the next call. An object with other owners isn't deleted: it only loses the group's labels and
 // the reference to this owner. Dependents of deleted children are deleted in the background.
 //
-// Apply deletes newer children before older ones, and children of the same second in the reverse order of the kinds.
+// Newer children are deleted before older ones, and children of the same second in the reverse order of the kinds.
 //
 // Apply rejects children that belong to a different set, unless [TakeOver] is set. The result is valid even if Apply returns an error.
 //
@@ -346,7 +346,7 @@ func (s *Set) prune(ctx context.Context, c child) SetChild {
 	return out
 }
 
-// otherReferences returns the references of a child to other owners.
+// otherReferences returns a child's references to other owners.
 func (s *Set) otherReferences(c child) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(c.GetOwnerReferences()), func(ref metav1.OwnerReference) bool { return ref.UID == s.owner.obj.GetUID() })
 }
@@ -384,7 +384,7 @@ func (s *Set) contains(c child) bool {
 	return labels[setLabel] == s.name && labels[setOwnerLabel] == string(s.owner.obj.GetUID()) && hasReference(c, s.owner.obj.GetUID())
 }
 
-// checkClaim returns an error if a live object belongs to another set, unless the owner of that set no longer owns the object.
+// checkClaim returns an error if a live object belongs to a different set, unless the owner of that set no longer owns the object.
 func (o *Owner) checkClaim(live client.Object) error {
 	labels := live.GetLabels()
 	claim, uid := labels[setLabel], types.UID(labels[setOwnerLabel])
@@ -400,7 +400,7 @@ func (o *Owner) checkClaim(live client.Object) error {
 	return fmt.Errorf("the object belongs to set %q of %s: use another name, remove it from that set, or use TakeOver", claim, owner)
 }
 
-// withoutSetLabels returns the labels of an owner without those it has as a child of a set.
+// withoutSetLabels returns an owner's labels without those it has because it is itself a child of a set.
 func withoutSetLabels(labels map[string]string) map[string]string {
 	if labels[setLabel] == "" && labels[setOwnerLabel] == "" {
 		return labels

@@ -16,28 +16,28 @@ import (
 // DefaultInterval is the default of [Selector.Interval].
 const DefaultInterval = time.Minute
 
-// A Selector selects Events. The zero value selects all new Events about the objects of the resource, except for Events that operators with this
+// A Selector selects Events. The zero value selects all new Events about the resource's objects, except for those that operators with this
 // library have posted.
 type Selector struct {
-	// About contains the kinds of the objects that the Events are about: the kind of the resource, or kinds of its dependents. The operator watches the Events
-	// about each kind. It reads the metadata of dependents to find their owner. Default: the kind of the resource.
+	// About lists the kinds of the objects that the Events are about: the kind of the resource, or kinds of its dependents. The operator
+	// watches the Events about each kind, and reads the metadata of dependents to find their owner. Default: the kind of the resource.
 	About []client.Object
-	// Through contains the kinds between the dependents and the object in the chain of owner references. If the object owns a Deployment and About is Pod,
-	// these kinds are ReplicaSet and Deployment. Default: none, which means that the object owns the dependents directly.
+	// Through lists the kinds between the object and the dependents in the chain of owner references. If the object owns a Deployment and
+	// About is Pod, these are ReplicaSet and Deployment. Default: none, which means that the object owns the dependents directly.
 	Through []client.Object
-	// Reasons contains the reasons of the Events, such as "FailedScheduling" and "BackOff". Default: all reasons.
+	// Reasons lists the reasons of the Events, such as "FailedScheduling" and "BackOff". Default: all reasons.
 	Reasons []string
 	// WarningsOnly selects only Events of the type Warning.
 	WarningsOnly bool
-	// Since is the maximum age of Events from the time before the start of the operator, or from a pause. If Since is positive, the operator stores the
-	// newest handled Events, and the earlier Events that still wait, in the annotation "kopf-runtime.dev/events.<id of the handler>" of the object. If About
-	// has several kinds, each of them has an annotation. A restart then does not repeat handled Events. This costs one write for each Event. Default: 0, which
-	// ignores Events from before the start or from a pause, and stores nothing.
+	// Since is the maximum age of Events from before the operator's start, or from a pause. If it is positive, the operator stores the
+	// newest handled Events, and earlier ones that are still waiting, in the object's annotation "kopf-runtime.dev/events.<id of the
+	// handler>", so that a restart doesn't repeat handled Events. If About has several kinds, each of them has its own annotation. This
+	// costs one write for each Event. Default: 0, which ignores such Events and stores nothing.
 	Since time.Duration
-	// Interval is the minimum time between two calls for one Event that occurs repeatedly. Default: [DefaultInterval].
+	// Interval is the minimum time between two calls for the same recurring Event. Default: [DefaultInterval].
 	Interval time.Duration
-	// OwnEvents also selects the Events that operators with this library have posted, including this operator. With OwnEvents, a handler that posts an Event
-	// in each call triggers itself without end.
+	// OwnEvents also selects Events that operators with this library have posted, including this one. A handler that posts an Event in each
+	// call then triggers itself forever.
 	OwnEvents bool
 }
 
@@ -74,8 +74,7 @@ func (s Selector) Check() error {
 	return errors.Join(errs...)
 }
 
-// String describes the type and the reasons of the selected Events, such as "Warning Events with the reason BackOff or
-// Failed".
+// String describes the type and the reasons of the selected Events, such as "Warning Events with the reason BackOff or Failed".
 func (s Selector) String() string {
 	text := "Events"
 	if s.WarningsOnly {

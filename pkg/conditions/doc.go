@@ -1,6 +1,6 @@
 // Package conditions reads and writes status.conditions of Kubernetes objects. It supports Go types and unstructured objects, built-in
-// kinds with their own condition types, and conditions in other fields or shapes. Package kopf is built on this package, but you can use it
-// in any other reconciler:
+// kinds with their own condition types, and conditions in other fields or shapes. Package kopf is built on it, but you can use it in any
+// reconciler:
 //
 //	err := conditions.Write(ctx, r.Client, db, func(s *conditions.Set) {
 //		s.Declare("Ready", "Synced", "Degraded")
@@ -36,8 +36,7 @@
 //
 // # Caveats
 //
-//   - Decoding into a Go type drops the fields that the type lacks, even in conditions of other controllers. So read their kinds as
-//     unstructured.
+//   - Decoding into a Go type drops fields that the type lacks, even in other controllers' conditions. So read such kinds as unstructured.
 //   - If the schema drops the reason or the message, every reconcile writes the object. Use an adapter that omits them.
 //   - If several conditions have the same type, the Set uses the first one. Conditions in a map are sorted by type.
 //   - [Set.MirrorFrom] copies the conditions of the child even if they don't reflect its latest generation yet.

@@ -70,7 +70,7 @@ func FindErrors(err error) (errs []Error) {
 	return errs
 }
 
-// SetFromError sets the conditions of all [Error] values in err and reports whether there are any. If several have the same type, the
+// SetFromError sets the conditions of all [Error] values in err and reports whether it found any. If several have the same type, the
 // outermost one wins.
 func (s *Set) SetFromError(err error) bool {
 	errs := FindErrors(err)

@@ -88,5 +88,5 @@ func (a accessorFields) Remove(conditionType string) {
 
 func put(conditions *[]metav1.Condition, c metav1.Condition) {
 	meta.SetStatusCondition(conditions, c)
-	meta.FindStatusCondition(*conditions, c.Type).LastTransitionTime = c.LastTransitionTime // SetStatusCondition keeps the old time if the status is unchanged
+	meta.FindStatusCondition(*conditions, c.Type).LastTransitionTime = c.LastTransitionTime // SetStatusCondition keeps an old one
 }

@@ -21,7 +21,7 @@ func (s *Set) MirrorFrom(child client.Object, conditionTypes ...string) {
 	s.mirror(from.List(), conditionTypes)
 }
 
-// Mirror is [Set.MirrorFrom] with the conditions of another set.
+// Mirror is like [Set.MirrorFrom], but copies from a Set.
 func (s *Set) Mirror(from *Set, conditionTypes ...string) { s.mirror(from.List(), conditionTypes) }
 
 func (s *Set) mirror(list []metav1.Condition, conditionTypes []string) {

@@ -27,8 +27,8 @@ func optionsOf(opts []Option) options {
 	return o
 }
 
-// At selects a field other than status.conditions, as a dotted path of JSON names such as "status.health.conditions". [For] then doesn't
-// use GetConditions and SetConditions of the Go type.
+// At selects a field other than status.conditions, as a dotted path of JSON names such as "status.health.conditions". [For] then ignores
+// GetConditions and SetConditions of the Go type.
 func At(path string) Option {
 	return func(o *options) { o.path = strings.Split(path, ".") }
 }

@@ -157,7 +157,7 @@ func (s *Set) Remove(conditionTypes ...string) {
 	}
 }
 
-// Changed reports whether the conditions have changed since the creation of the set or the last Rebase.
+// Changed reports whether the conditions have changed since the set was created or last rebased.
 func (s *Set) Changed() bool { return !equality.Semantic.DeepEqual(s.initial, s.fields.List()) }
 
 // Err returns the joined errors of all conditions that couldn't be set.

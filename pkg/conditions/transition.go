@@ -5,7 +5,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Step describes the change of a condition between two versions of an object.
+// A Step describes how a condition changed between two versions of an object.
 type Step struct {
 	Type     string
 	From, To metav1.ConditionStatus // statuses; Unknown for a missing condition
@@ -30,8 +30,8 @@ func Transition(old, new client.Object, conditionType string, opts ...Option) (S
 	return step, step.From != step.To
 }
 
-// Is reports whether a condition of the object has the status. A missing condition is Unknown. If the object has no
-// place for conditions, Is returns false.
+// Is reports whether a condition of the object has the status. A missing condition is Unknown. If the object has no place for conditions,
+// Is returns false.
 func Is(obj client.Object, conditionType string, status metav1.ConditionStatus, opts ...Option) bool {
 	s, err := For(obj, opts...)
 	return err == nil && s.Is(conditionType, status)

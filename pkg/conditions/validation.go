@@ -84,8 +84,8 @@ func reasonLetter(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_,:", r)
 }
 
-// validMessage replaces invalid UTF-8 and cuts the message at the maximum length. If we left the replacement to the API server, each
-// reconcile would find a difference.
+// validMessage replaces invalid UTF-8 and cuts the message at the maximum length. If the API server replaced it instead, each reconcile
+// would find a difference.
 func validMessage(message string) string {
 	message = strings.ToValidUTF8(message, "\uFFFD")
 	if len(message) <= maxMessage || utf8.RuneCountInString(message) <= maxMessage {

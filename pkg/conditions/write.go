@@ -16,8 +16,8 @@ import (
 // conflictBackoff allows 11 retries after conflicts, which take between 0.9 and 1.7 seconds in total.
 var conflictBackoff = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.5, Jitter: 1, Steps: 12, Cap: time.Second}
 
-// Write changes conditions on the API server. It calls change with the conditions of a copy of the object, and sends one request if they
-// have changed, otherwise none. After a conflict, it reads the object again and repeats the change, so change must have no side effects.
+// Write changes conditions on the API server. It calls change with the conditions of a copy of the object, and sends one patch if they have
+// changed. After a conflict, it reads the object and calls change again, so change must have no side effects.
 //
 // After a successful write, the object is the server's version, so other changes in memory are lost. If Write writes nothing, the object
 // stays unchanged, unless it was read again after a conflict.

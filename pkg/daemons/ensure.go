@@ -10,8 +10,8 @@ import (
 )
 
 // Ensure starts the daemon or timer if it doesn't exist yet. It doesn't replace the task of an existing one, unless that is paused. If a
-// run of the key is stopping, the new task starts as soon as the run has ended. A task that has ended permanently isn't started again until
-// [Supervisor.Forget]. During a pause, Ensure stores the task, which starts after the pause.
+// run of the key is stopping, the new task starts as soon as that run has returned. A task that has ended permanently isn't started again
+// until [Supervisor.Forget]. During a pause, Ensure stores the task, which starts after the pause.
 //
 // Ensure returns all errors in the task definition, joined (see [Task.Check]). During shutdown, it does nothing.
 func (s *Supervisor) Ensure(key Key, task Task) error {

@@ -1,6 +1,6 @@
 package daemons
 
-// A group is a set of timers with a common limit of concurrent runs.
+// A group is a set of timers that share a limit for concurrent runs.
 type group struct {
 	id      groupID
 	limit   int

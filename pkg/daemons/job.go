@@ -59,7 +59,7 @@ type job struct {
 	index   int
 }
 
-// A run is a call of the function that has not ended.
+// A run is a call of the function that hasn't returned yet.
 type run struct {
 	cancel  context.CancelCauseFunc
 	touches uint64 // object.touches at the start of the run
@@ -71,7 +71,7 @@ type run struct {
 	nextReport time.Time // time of the next warning
 	unstopped  bool      // whether the supervisor has logged a warning
 	abandoned  bool
-	forgotten  bool // whether the supervisor no longer calls OnEnd for the run
+	forgotten  bool // whether OnEnd is skipped for the run
 }
 
 // A phase is the state of a job.

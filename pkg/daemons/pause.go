@@ -1,6 +1,6 @@
 package daemons
 
-// A pause prevents the start of all jobs, or of the jobs in some namespaces.
+// A pause keeps jobs from starting, either everywhere or in some namespaces.
 type pause struct {
 	everywhere bool
 	namespaces map[string]bool

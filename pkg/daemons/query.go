@@ -6,15 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Busy reports whether the object has runs that have neither ended nor been abandoned. Keep the object's finalizer while Busy returns true.
+// Busy reports whether the object has runs that have neither returned nor been abandoned. Keep the object's finalizer while Busy returns
+// true.
 func (s *Supervisor) Busy(uid types.UID) bool {
 	s.mu.Lock()
 	defer s.unlock()
 	return s.objects[uid].busy()
 }
 
-// Ended reports whether a daemon or timer has ended permanently without being stopped, so that it needs no finalizer. It
-// returns false for a timer that waits for [Supervisor.Touch].
+// Ended reports whether a daemon or timer has ended permanently without being stopped, so that it needs no finalizer. It returns false for
+// a timer that waits for [Supervisor.Touch].
 func (s *Supervisor) Ended(key Key) bool {
 	s.mu.Lock()
 	defer s.unlock()

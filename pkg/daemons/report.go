@@ -103,7 +103,7 @@ func (s *Supervisor) reportUnstopped(j *job, state string) {
 	s.deferred = append(s.deferred, func() { logger.Info(message) })
 }
 
-// reportStopped logs that an unstopped run has ended after all.
+// reportStopped logs that an unstopped run has returned after all.
 func (s *Supervisor) reportStopped(j *job, r *run) {
 	if !r.unstopped {
 		return

@@ -78,7 +78,6 @@ func (s *Supervisor) callOnAttempt(j *job, record progress.Record, outcome progr
 	}
 }
 
-// finishRun handles the end of a run.
 func (s *Supervisor) finishRun(j *job, outcome progress.Outcome) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -134,7 +133,7 @@ func (s *Supervisor) handleStopped(j *job, r *run) {
 	s.start(j, *j.next)
 }
 
-// handleDaemonEnd handles the end of a daemon that was not stopped.
+// handleDaemonEnd restarts or ends a daemon that returned without being stopped.
 func (s *Supervisor) handleDaemonEnd(j *job, outcome progress.Outcome, now time.Time) {
 	restart := j.task.Restart == RestartAlways || j.task.Restart == RestartOnFailure && !outcome.Success
 	if !restart {
@@ -152,7 +151,7 @@ func (s *Supervisor) handleDaemonEnd(j *job, outcome progress.Outcome, now time.
 	s.scheduleAt(j, now.Add(pause))
 }
 
-// handleTimerEnd handles the end of a timer's invocation: a success or a permanent failure.
+// handleTimerEnd decides what follows a timer's success or permanent failure.
 func (s *Supervisor) handleTimerEnd(j *job, outcome progress.Outcome, now time.Time, touched bool) {
 	failure := j.record.WithOutcome(outcome, now)
 	j.record = progress.Record{}

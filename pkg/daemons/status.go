@@ -2,7 +2,7 @@ package daemons
 
 import "time"
 
-// Status describes the current state of a daemon or a timer of one object.
+// Status describes the current state of one object's daemon or timer.
 type Status struct {
 	State State
 	// Due is the time of the next attempt or invocation. It is zero unless State is StateWaiting.

@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
-// Stop stops a daemon or timer and cancels the context of its run with the cause. When the run has ended or is abandoned, the supervisor
+// Stop stops a daemon or timer and cancels the context of its run with the cause. Once the run has returned or is abandoned, the supervisor
 // calls OnEnd of its [Options], and [Supervisor.Ensure] can start the task again. Stop has no effect on a task that has ended permanently.
 func (s *Supervisor) Stop(key Key, cause error) {
 	s.mu.Lock()
@@ -40,7 +40,7 @@ func (s *Supervisor) StopWaiting(uid types.UID) {
 	}
 }
 
-// Forget discards the state of a deleted object, including its ended tasks. It stops the object's runs with [ErrDeleted], without calling
+// Forget discards the state of a deleted object, including its ended tasks. It stops the object's runs with [ErrDeleted], but doesn't call
 // OnEnd for them.
 func (s *Supervisor) Forget(uid types.UID) {
 	s.mu.Lock()
@@ -73,7 +73,7 @@ func (s *Supervisor) stop(j *job, cause error) {
 	}
 }
 
-// minStopTime is the minimum time a cancelled run has before the first warning or before it is abandoned. It doesn't apply to ReportEvery
+// minStopTime is how long a cancelled run has at least before the first warning and before it is abandoned. It doesn't apply to ReportEvery
 // and the grace period.
 const minStopTime = 10 * time.Millisecond
 
@@ -112,7 +112,7 @@ func (s *Supervisor) scheduleCheck(j *job) {
 	s.scheduleAt(j, due)
 }
 
-// checkStopping handles a stopping run that hasn't ended in time.
+// checkStopping handles a stopping run that hasn't returned in time.
 func (s *Supervisor) checkStopping(j *job) {
 	now, r := time.Now(), j.run
 	if !r.abandonAt.IsZero() && !now.Before(r.abandonAt) {

@@ -17,14 +17,13 @@ import (
 
 // Options configure a [Supervisor].
 type Options struct {
-	// OnEnd is called when a stopped run has ended or is abandoned, and when a daemon or timer has ended permanently. Use it to enqueue the
-	// object. It isn't called after Forget or during shutdown. It must not block.
+	// OnEnd is called when a stopped run has returned or is abandoned, and when a daemon or timer has ended permanently. Use it to enqueue
+	// the object. It isn't called after Forget or during shutdown. It must not block.
 	OnEnd func(Key)
 	// GracePeriod is how long to wait for runs without a CancellationTimeout, during shutdown and after [Supervisor.Forget]. Default: 5
 	// seconds.
 	GracePeriod time.Duration
-	// ReportEvery is the interval of warnings about a run that ignores the cancellation of its context. Default: one
-	// minute.
+	// ReportEvery is the interval of warnings about a run that ignores the cancellation of its context. Default: one minute.
 	//
 	// Equivalent in kopf: settings.background.cancellation_polling.
 	ReportEvery time.Duration
@@ -89,7 +88,7 @@ func (s *Supervisor) NeedLeaderElection() bool {
 }
 
 // Start runs the daemons and timers until the context is cancelled. Then it stops them with [ErrShutdown] and returns when all runs have
-// ended or are abandoned. A run is abandoned after the task's CancellationBackoff and CancellationTimeout or, without a
+// returned or are abandoned. A run is abandoned after the task's CancellationBackoff and CancellationTimeout or, without a
 // CancellationTimeout, after the GracePeriod. Start returns an error if the options are invalid or if it is called twice.
 func (s *Supervisor) Start(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
@@ -132,8 +131,7 @@ func (s *Supervisor) prepare(ctx context.Context) error {
 // maxSleep is the maximum wait if no job is scheduled.
 const maxSleep = 24 * time.Hour
 
-// runDue handles all due jobs and returns the due time of the next job. The result over is true when the shutdown is
-// complete.
+// runDue handles all due jobs and returns the due time of the next job. The result over is true once the shutdown is complete.
 func (s *Supervisor) runDue() (due time.Time, over bool) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -153,7 +151,6 @@ func (s *Supervisor) runDue() (due time.Time, over bool) {
 	}
 }
 
-// advance handles a due job.
 func (s *Supervisor) advance(j *job) {
 	if j.phase == stopping {
 		s.checkStopping(j)
@@ -187,7 +184,7 @@ func (s *Supervisor) unlock() {
 	}
 }
 
-// notify defers a call of OnEnd.
+// notify calls OnEnd after the lock is released.
 func (s *Supervisor) notify(j *job) {
 	if key := j.key; s.options.OnEnd != nil && !s.shuttingDown {
 		logger := s.logger(j)

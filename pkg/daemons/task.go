@@ -26,8 +26,8 @@ type Task struct {
 	//
 	// Equivalent in kopf: retries=, timeout=, backoff=, errors=.
 	Policy progress.Policy
-	// OnAttempt, if set, is called after each attempt with the record before the attempt, for example to post an
-	// Event. The supervisor handles the outcome after OnAttempt has returned, so OnAttempt must be quick.
+	// OnAttempt, if set, is called after each attempt with the record before the attempt, for example to post an Event. The supervisor
+	// handles the outcome after OnAttempt has returned, so OnAttempt must be quick.
 	OnAttempt func(before progress.Record, outcome progress.Outcome)
 	// InitialDelay is the delay before each start of the daemon or timer, including starts after a pause. Default: 0.
 	//
@@ -50,14 +50,15 @@ type Task struct {
 type Daemon struct {
 	// Restart defines whether the daemon starts again after it has returned nil or failed permanently. Default: [RestartNever].
 	Restart RestartPolicy
-	// CancellationBackoff is the time from the cancellation of the context to the first warning that the daemon is still running. The
-	// warning is repeated every minute. Nil means ReportEvery of [Options], which is one minute by default.
+	// CancellationBackoff is the time from cancelling the context to the first warning that the daemon is still running. Nil means
+	// ReportEvery of [Options], which is one minute by default. The warning is repeated at that interval in any case.
 	//
 	// Equivalent in kopf: cancellation_backoff=.
 	CancellationBackoff *time.Duration
 	// CancellationTimeout is the time until a daemon that hasn't returned is abandoned: its goroutine keeps running, but no longer blocks
 	// the deletion of the object. The time starts after CancellationBackoff or, if that is nil, with the cancellation. If
-	// CancellationTimeout is nil, the daemon is abandoned only after [Supervisor.Forget], or 15 seconds after the shutdown has begun.
+	// CancellationTimeout is nil, the daemon is abandoned only after [Supervisor.Forget] or during shutdown, when the GracePeriod of
+	// [Options] has passed. That is 15 seconds in package kopf.
 	//
 	// Equivalent in kopf: cancellation_timeout=.
 	CancellationTimeout *time.Duration
@@ -86,7 +87,7 @@ func (t *Task) label(key Key) string {
 // minPause is the delay before the first restart of a daemon.
 const minPause = time.Second
 
-// restartPause returns the delay before the next restart, and the maximum delay. The parameter counts the previous quick restarts.
+// restartPause returns the delay before the next restart, and the maximum delay. The parameter counts previous quick restarts.
 func (t *Task) restartPause(restarts int) (pause, maxPause time.Duration) {
 	maxPause = progress.DefaultBackoff
 	if t.Policy.Backoff != nil {

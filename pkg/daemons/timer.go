@@ -36,20 +36,20 @@ type Timer struct {
 	// one Interval later, or at the first point after Last. If that time has passed, it is due immediately. If Last is zero, the first
 	// invocation is due immediately, or at the next point of an Anchor or a Schedule.
 	Last time.Time
-	// Jitter delays invocations by a random fraction of the Interval, or of the time between two points. The value is
-	// the maximum fraction, from 0 to 1. Default: 0.
+	// Jitter delays invocations by a random fraction of the Interval, or of the time between two points. The value is the maximum fraction,
+	// from 0 to 1. Default: 0.
 	Jitter float64
-	// MaxParallel limits the concurrent runs of one group. Other timers are queued in the order of their due times. Default:
+	// MaxParallel limits the concurrent runs of one group. Timers above the limit are queued in the order of their due times. Default:
 	// [DefaultMaxParallel].
 	MaxParallel int
 	// Group is the name of the group that shares the limit. Default: all timers with the same Kind and ID.
 	Group string
 }
 
-// hasFixedPoints reports whether the points are independent of the start of the timer.
+// hasFixedPoints reports whether the points don't depend on when the timer starts.
 func (t *Timer) hasFixedPoints() bool { return t.Schedule != nil || t.Sharp && !t.Anchor.IsZero() }
 
-// repeats reports whether the timer runs again without a change to the object.
+// repeats reports whether the timer runs again even if the object doesn't change.
 func (t *Timer) repeats() bool { return t.Schedule != nil || t.Interval > 0 }
 
 // firstPoint returns the point of the first invocation after the timer starts. The parameter last is the time of the previous invocation,
@@ -86,8 +86,8 @@ func (t *Timer) pointNotBefore(from time.Time) (time.Time, error) {
 	return from, nil
 }
 
-// nextFixedPoint returns the first fixed point after the given time. The result has no monotonic clock reading,
-// because the monotonic clock can drift from the wall clock.
+// nextFixedPoint returns the first fixed point after the given time. The result has no monotonic clock reading, because the monotonic clock
+// can drift from the wall clock.
 func (t *Timer) nextFixedPoint(from time.Time) (time.Time, error) {
 	if t.Schedule != nil {
 		return t.callSchedule(from)

@@ -1,9 +1,9 @@
 package diff
 
-// An Op is the kind of a difference.
+// An Op says how a value differs.
 type Op string
 
-// The operations of an [Item]. A renamed key is one removal and one addition.
+// The operations of an [Item]. Renaming a key is one removal and one addition.
 const (
 	// Add means that there is no old value: Old is nil.
 	Add Op = "add"
@@ -13,10 +13,10 @@ const (
 	Remove Op = "remove"
 )
 
-// An Item is one difference between two values. The path and the values may be shared with the compared inputs and
-// with other diffs. Do not modify them.
+// An Item is one difference between two values. The path and the values may be shared with the compared inputs and with other diffs, so
+// don't modify them.
 type Item struct {
-	// Op defines which of Old and New are set.
+	// Op says which of Old and New are set.
 	Op Op
 	// Path leads from the compared values to the difference. It is nil if the compared values themselves differ.
 	Path Path
@@ -26,8 +26,8 @@ type Item struct {
 	New any
 }
 
-// A Diff is an ordered list of differences that do not overlap. A nil Diff means no differences. A Diff may share values with the
-// compared inputs.
+// A Diff is an ordered list of differences that don't overlap. A nil Diff means no differences. A Diff may share values with the compared
+// inputs.
 type Diff []Item
 
 // Empty reports whether there are no differences.

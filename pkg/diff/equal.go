@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Equal reports whether [Of] would return no differences. Equal is faster than Of: it stops at the first difference and
-// does not allocate memory for equal JSON values.
+// Equal reports whether [Of] would return no differences. It is faster than Of, because it stops at the first difference and doesn't
+// allocate memory for equal JSON values.
 func Equal(a, b any) bool {
 	if isNull(a) || isNull(b) {
 		return isNull(a) && isNull(b)
@@ -31,13 +31,13 @@ func Equal(a, b any) bool {
 		y, ok := numberOf(b)
 		return ok && x.equal(y)
 	}
-	// Unlike ==, DeepEqual does not panic on types that are not comparable.
+	// Unlike ==, DeepEqual doesn't panic on types that aren't comparable.
 	return reflect.DeepEqual(a, b)
 }
 
 func equalMaps(a, b map[string]any) bool {
 	if reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() {
-		return true // JSON forms of one object share the fields that have not changed
+		return true // JSON forms of one object share the fields that haven't changed
 	}
 	shared := 0
 	for key, value := range a {
@@ -49,8 +49,7 @@ func equalMaps(a, b map[string]any) bool {
 			shared++
 		}
 	}
-	// In the usual case, every key of b was compared. Different lengths are not a difference, because Equal ignores
-	// keys with the value null.
+	// Usually, every key of b was compared. We can't compare the lengths, because keys with the value null don't count.
 	if shared == len(b) {
 		return true
 	}
@@ -74,8 +73,7 @@ func equalLists(a, b []any) bool {
 	return true
 }
 
-// isNull reports whether Equal treats a value as absent. A nil map or slice in an interface is not a nil interface, but
-// it is null in JSON.
+// isNull reports whether Equal treats a value as absent. A nil map or slice in an interface isn't a nil interface, but it is null in JSON.
 func isNull(value any) bool {
 	switch value := value.(type) {
 	case nil:
@@ -89,8 +87,8 @@ func isNull(value any) bool {
 	}
 }
 
-// A number is a numeric value independent of its Go type. A common Go type would not suffice: float64 loses integers
-// beyond 2^53, and the numbers of math/big need allocations.
+// A number is a numeric value independent of its Go type. A common Go type wouldn't do: float64 loses integers beyond 2^53, and the numbers
+// of math/big need allocations.
 type number struct {
 	form     form
 	negative bool    // sign of an integer; false for zero
@@ -99,13 +97,12 @@ type number struct {
 	float    float64 // value of a floating number
 }
 
-// A form defines the fields in use. Each integer has exactly one form, so numbers of different integer forms are
-// never equal.
+// A form says which fields are in use. Each integer has exactly one form, so numbers of different integer forms are never equal.
 type form int
 
 const (
 	smallInteger form = iota // absolute value fits into 64 bits
-	bigInteger               // absolute value does not fit into 64 bits
+	bigInteger               // absolute value doesn't fit into 64 bits
 	floating
 )
 
@@ -157,8 +154,8 @@ func unsigned(value uint64) number {
 	return number{form: smallInteger, size: value}
 }
 
-// literal parses the text of a JSON number. Integer syntax results in an exact integer, other valid text in the nearest
-// float64, and invalid text in NaN.
+// literal parses the text of a JSON number. Integer syntax gives an exact integer, other valid text the nearest float64, and invalid text
+// NaN.
 func literal(text string) number {
 	integer, valid := scanLiteral(text)
 	switch {
@@ -183,8 +180,7 @@ func literal(text string) number {
 	return number{form: smallInteger, negative: negative && size != 0, size: size}
 }
 
-// scanLiteral validates the text by the JSON grammar, and reports whether the text is an integer. The JSON grammar is
-// stricter than the parsers of strconv.
+// scanLiteral validates the text and reports whether it is an integer. The JSON grammar is stricter than the parsers of strconv.
 func scanLiteral(text string) (integer, valid bool) {
 	rest := text
 	if rest != "" && rest[0] == '-' {
@@ -240,8 +236,8 @@ func (n number) equal(other number) bool {
 	}
 }
 
-// equalFloat compares an integer with a float. It converts the float to an integer, because this conversion is exact
-// for all floats without a fraction.
+// equalFloat compares an integer with a float. It converts the float to an integer, because that is exact for all floats without a
+// fraction.
 func (n number) equalFloat(float float64) bool {
 	size := math.Abs(float)
 	if size != math.Trunc(size) || math.IsInf(size, 0) { // Trunc(NaN) differs from NaN, too

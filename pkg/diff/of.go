@@ -2,19 +2,19 @@ package diff
 
 import "slices"
 
-// Of returns the differences from the old to the new value. Maps are compared key by key, recursively. All other
-// values are compared as a whole with [Equal]. The replacement of a value by a value of another type is a single change.
+// Of returns the differences from the old to the new value. Maps are compared key by key, recursively. All other values are compared as a
+// whole with [Equal]. Replacing a value with one of a different type is a single change.
 //
-// If only one of the values is nil, the result is one addition or removal with an empty path. If both are nil, the
-// result is empty. The items share the given values.
+// If only one of the values is nil, the result is one addition or removal with an empty path. If both are nil, the result is empty. The
+// items share memory with the given values.
 func Of(old, new any) Diff {
 	var c collector
 	c.compare(old, new)
 	return c.items
 }
 
-// A collector accumulates the items of one comparison. The current path is a stack that is copied only for items, so
-// equal branches do not allocate paths.
+// A collector accumulates the items of one comparison. The current path is a stack that is copied only for items, so equal branches don't
+// allocate paths.
 type collector struct {
 	at    Path
 	items Diff

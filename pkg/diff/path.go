@@ -18,8 +18,8 @@ func (p Path) covers(other Path) bool {
 	return len(p) <= len(other) && slices.Equal(p, other[:len(p)])
 }
 
-// below removes the first n keys. The result is clipped, so appending to it does not modify the original path. An
-// empty result is nil, so that empty paths are equal.
+// below removes the first n keys. The result is clipped, so appending to it doesn't modify the original path. An empty result is nil, so
+// that empty paths are equal.
 func (p Path) below(n int) Path {
 	if n == len(p) {
 		return nil

@@ -1,12 +1,12 @@
 package diff
 
-// Reduce returns the diff of one field: the result of [Of] for the values of that field, with paths relative to the
-// field. Without a path, it returns the diff unchanged.
+// Reduce returns the diff of one field: the result of [Of] for that field's values, with paths relative to the field. Without a path, it
+// returns the diff unchanged.
 //
-// Items at the field or below it get a shorter path. An item above it, such as the addition of a whole object, is
-// replaced by the differences of the field itself. Other items are omitted.
+// Items at the field or below it get a shorter path. An item above it, such as the addition of a whole object, is replaced with the
+// differences of the field itself. Other items are omitted.
 //
-// Reduce does not modify the receiver. The result may share items with the receiver.
+// Reduce doesn't modify the receiver, but the result may share items with it.
 func (d Diff) Reduce(path ...string) Diff {
 	if len(path) == 0 {
 		return d
@@ -19,7 +19,7 @@ func (d Diff) Reduce(path ...string) Diff {
 			item.Path = item.Path.below(len(field))
 			reduced = append(reduced, item)
 		case item.Path.covers(field):
-			// Items do not overlap, so no other item concerns the field.
+			// Items don't overlap, so no other item concerns the field.
 			tail := field.below(len(item.Path))
 			oldValue, _ := Lookup(item.Old, tail...)
 			newValue, _ := Lookup(item.New, tail...)

@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// String returns the difference as one line, such as "change spec.size: 1 -> 2". It contains the complete values as
-// JSON. The format may change.
+// String returns the difference as one line, such as "change spec.size: 1 -> 2". It contains the complete values as JSON. The format may
+// change.
 func (i Item) String() string {
 	var text strings.Builder
 	text.WriteString(string(i.Op))

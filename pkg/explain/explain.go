@@ -17,47 +17,47 @@ type Explanation struct {
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name"`
-	// Source is the origin of the explanation.
+	// Source is where the explanation comes from.
 	Source Source    `json:"source"`
 	Time   time.Time `json:"time"`
 
 	// Cause is the cause that the operator detects: create, update, delete or resume. Other values:
 	//
 	//   - "noop": nothing has changed.
-	//   - "free": the object is being deleted without the finalizer of the operator.
-	//   - "gone": the object does not exist.
+	//   - "free": the object is being deleted without the operator's finalizer.
+	//   - "gone": the object doesn't exist.
 	//   - "none": the kind has no cause handlers.
-	//   - "unknown": the operator has not detected a cause, for example because it does not handle the namespace of the object.
+	//   - "unknown": the operator hasn't detected a cause, for example because it doesn't handle the object's namespace.
 	Cause string `json:"cause"`
-	// Changed contains the paths of the fields that have changed since the object was handled.
+	// Changed lists the paths of the fields that have changed since the object was handled.
 	Changed []string `json:"changed,omitempty"`
-	// Waits are the reasons why all handlers of the object wait, such as a pause.
+	// Waits lists the reasons why all of the object's handlers wait, such as a pause.
 	Waits []string `json:"waits,omitempty"`
-	// Running is true if the operator is reconciling the object at this moment.
+	// Running is true if the operator is reconciling the object right now.
 	Running bool `json:"running,omitempty"`
 	// Deleting is true if the object has a deletion timestamp.
 	Deleting bool `json:"deleting,omitempty"`
-	// Finalizer is true if the object has the finalizer of the operator.
+	// Finalizer is true if the object has the operator's finalizer.
 	Finalizer bool `json:"finalizer,omitempty"`
-	// OtherFinalizers are the finalizers of other controllers. The API server does not remove the object while it has such a finalizer.
+	// OtherFinalizers are the finalizers of other controllers. They keep the API server from removing the object.
 	OtherFinalizers []string  `json:"otherFinalizers,omitempty"`
 	Handlers        []Handler `json:"handlers,omitempty"`
-	// Attempts are the last attempts of handlers in this process, the oldest first. They are recorded only with the option kopf.WithStatusPage.
+	// Attempts are the last attempts of handlers in this process, oldest first. They are recorded only with kopf.WithStatusPage.
 	Attempts []Attempt `json:"attempts,omitempty"`
 	// Events are the last Events about the object. Only the command "kopf why" reads them.
 	Events []Event `json:"events,omitempty"`
-	// Unknown describes the information that the explanation lacks.
+	// Unknown lists what the explanation couldn't find out.
 	Unknown []string `json:"unknown,omitempty"`
 }
 
-// Source is the origin of an explanation.
+// Source says where an explanation comes from.
 type Source string
 
 // The sources of explanations.
 const (
-	// FromOperator means that the operator that handles the object made the explanation, from all handlers and their filters.
+	// FromOperator means that the operator that handles the object explained it, knowing all handlers and their filters.
 	FromOperator Source = "operator"
-	// FromRecords means that the explanation contains only the data that the operator has stored on the object.
+	// FromRecords means that the explanation contains only what the operator has stored on the object.
 	FromRecords Source = "records"
 )
 
@@ -69,11 +69,11 @@ type Handler struct {
 	State State  `json:"state"`
 	// Why explains the state.
 	Why string `json:"why,omitempty"`
-	// Attempts is the number of attempts so far. For a cause handler, it counts the attempts for the cause.
+	// Attempts is the number of attempts so far. For a cause handler, only attempts for the cause count.
 	Attempts int `json:"attempts,omitempty"`
 	// Due is the time of the next attempt, if it is in the future.
 	Due *time.Time `json:"due,omitempty"`
-	// Started is the time when the handler was selected for the cause. Ended is the time when the handler succeeded or failed permanently.
+	// Started is when the handler was selected for the cause. Ended is when it succeeded or failed permanently.
 	Started *time.Time `json:"started,omitempty"`
 	Ended   *time.Time `json:"ended,omitempty"`
 	// LastError is the error of the last attempt.
@@ -85,7 +85,7 @@ type Attempt struct {
 	Handler string `json:"handler"`
 	// Reason is the reason of the request, such as "update".
 	Reason string `json:"reason,omitempty"`
-	// Number is the number of the attempt, beginning with 1.
+	// Number is the number of the attempt, starting with 1.
 	Number  int       `json:"number"`
 	Started time.Time `json:"started"`
 	// Ended is zero while the handler is running.
@@ -111,19 +111,19 @@ type State string
 const (
 	Due         State = "due"          // the handler is called in the next reconcile
 	Waiting     State = "waiting"      // the next attempt, or the next run of a timer, is later
-	Blocked     State = "blocked"      // another handler must succeed first
+	Blocked     State = "blocked"      // a different handler must succeed first
 	Succeeded   State = "succeeded"    // the handler has succeeded for the cause
 	Failed      State = "failed"       // the handler has failed permanently
-	Filtered    State = "filtered"     // the filters of the handler do not match the object
-	NotSelected State = "not selected" // the handler is not for the cause
+	Filtered    State = "filtered"     // the handler's filters don't match the object
+	NotSelected State = "not selected" // the handler isn't for the cause
 	Active      State = "active"       // the handler is called for later events or changes, or is running
 	Paused      State = "paused"       // the operator is paused
-	Ended       State = "ended"        // the daemon or timer has ended and does not start again
-	Stopped     State = "stopped"      // the daemon or timer is not running
-	Retrying    State = "retrying"     // the attempt has failed, and another one follows
+	Ended       State = "ended"        // the daemon or timer has ended and won't start again
+	Stopped     State = "stopped"      // the daemon or timer isn't running
+	Retrying    State = "retrying"     // the attempt has failed and will be retried
 )
 
-// Write writes the explanation as text: the object first, and then a table of the handlers.
+// Write writes the explanation as text: the object first, then a table of the handlers.
 func (e *Explanation) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s: %s\n", e.Kind, e.ObjectName(), e.Summary())
@@ -171,7 +171,7 @@ func dash(s string) string {
 	return s
 }
 
-// ObjectName returns the namespace and the name of the object, separated by a slash, or only the name if there is no namespace.
+// ObjectName returns the namespace and the name of the object, separated by a slash, or only the name if the object is cluster-scoped.
 func (e *Explanation) ObjectName() string {
 	if e.Namespace == "" {
 		return e.Name
@@ -221,7 +221,7 @@ func (e *Explanation) notes() (lines []string) {
 	return lines
 }
 
-// Explain returns the reason for the state with the due time, relative to now, and the last error.
+// Explain returns the reason for the state, the time until the handler is due, and the last error.
 func (h Handler) Explain(now time.Time) string {
 	parts := []string{h.Why}
 	if h.Due != nil {

@@ -21,7 +21,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// groups are the API groups of peering objects. The operator uses all of them that the API server serves.
+// groups are the API groups of peering objects. The operator uses all that the API server serves.
 var groups = []string{v1.Group, v1.LegacyGroup}
 
 // kind describes how the API server serves peering objects.

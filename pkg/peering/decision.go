@@ -10,7 +10,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 )
 
-// Tie is the rule for operators with equal priorities.
+// Tie says what operators with equal priorities do.
 type Tie int
 
 const (

@@ -1,6 +1,6 @@
 // Package peering coordinates operators through a shared peering object, as kopf does: the operator with the highest priority works, and
 // all others pause. For example, when a developer starts an operator on a laptop, the one in the cluster pauses until the one on the laptop
-// stops. Package kopf is built on this package, but you can use it in any other reconciler:
+// stops. Package kopf is built on it, but you can use it in any reconciler:
 //
 //	p, err := peering.New(mgr, peering.Options{Priority: 100})
 //	...

@@ -32,9 +32,9 @@ func (p Peer) Deadline() time.Time {
 	return unchanged
 }
 
-// Dead reports whether the deadline has passed at the time now. The object must have been observed at this time, because otherwise the peer
-// may have renewed its record in the meantime. For peers from a [Client], Dead returns true at the time of the request only if the record
-// expired at least [MaxSkew] ago. If clocks are synchronized, use [Record.Expired] for them.
+// Dead reports whether the deadline has passed at the time now. Observe the object at this time, because otherwise the peer may have
+// renewed its record in the meantime. For peers from a [Client], Dead returns true at the time of the request only if the record expired at
+// least [MaxSkew] ago. If clocks are synchronized, use [Record.Expired] for them.
 func (p Peer) Dead(now time.Time) bool { return !now.Before(p.Deadline()) }
 
 // Unreadable is a record that can't be decoded. Operators don't remove it.

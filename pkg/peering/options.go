@@ -21,8 +21,7 @@ type Options struct {
 	//
 	// Equivalent in kopf: --namespace, settings.peering.clusterwide, settings.peering.namespaced.
 	Namespaces []string
-	// Priority is compared with the priorities of the peers. The operator with the highest priority works, and the others pause.
-	// Default: 0.
+	// Priority is compared with the peers' priorities. The operator with the highest priority works, and the others pause. Default: 0.
 	//
 	// Equivalent in kopf: settings.peering.priority, --priority; --dev is [DevPriority].
 	Priority int
@@ -48,7 +47,7 @@ type Options struct {
 	//
 	// Equivalent in kopf: settings.peering.stealth.
 	Stealth bool
-	// Tie is the rule for equal priorities. Default: [PauseAll].
+	// Tie says what happens if peers have the same priority. Default: [PauseAll].
 	Tie Tie
 	// LeaderElection sets whether only the leader takes part in peering. Default: true, so that standby replicas don't write records. Set
 	// it to false for reconcilers behind a [Gate] that run without leader election. Package kopf ignores this field, because there only the

@@ -12,7 +12,8 @@ func removalPatch(identity string) ([]byte, error) {
 	return json.Marshal(map[string]any{"status": map[string]any{identity: nil}})
 }
 
-// deadPeersPatch removes records of dead peers. It contains the resourceVersion, because a peer can renew its record at the same time.
+// deadPeersPatch removes records of dead peers. It contains the resourceVersion, so that it fails if a peer renews its record in the
+// meantime.
 func deadPeersPatch(dead []Peer, resourceVersion string) ([]byte, error) {
 	status := map[string]any{}
 	for _, p := range dead {

@@ -30,7 +30,7 @@ type Baseline interface {
 func AnnotationBaseline(prefix string) Baseline { return AnnotationBaselineKey(prefix, "") }
 
 // AnnotationBaselineKey is [AnnotationBaseline] with a name other than "last-handled-configuration". Use it for objects that kopf handled
-// with that name. No handler may use the name as its id.
+// with that name. No handler may have the name as its id.
 //
 // Equivalent in kopf: AnnotationsDiffBaseStorage(key=...).
 func AnnotationBaselineKey(prefix, name string) Baseline {
@@ -40,9 +40,9 @@ func AnnotationBaselineKey(prefix, name string) Baseline {
 	return annotationBaseline{keys: keysOf(prefix), name: name}
 }
 
-// AnnotationBaselineV2 is [AnnotationBaseline] without the second key. AnnotationBaseline uses a second key for prefixes of more
-// than 36 characters, and for ReplicaSets of Deployments with prefixes of more than 30 characters. [AnnotationsV2] is the
-// corresponding store.
+// AnnotationBaselineV2 is like [AnnotationBaseline], but without the second key. AnnotationBaseline uses a second key for prefixes of more
+// than 36 characters, and for ReplicaSets of Deployments with prefixes of more than 30 characters. [AnnotationsV2] is the corresponding
+// store.
 //
 // Equivalent in kopf: AnnotationsDiffBaseStorage(v1=False).
 func AnnotationBaselineV2(prefix string) Baseline {

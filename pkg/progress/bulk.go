@@ -17,8 +17,8 @@ type bulkStore interface {
 
 // A recordReader reads the records of one object.
 type recordReader interface {
-	// read is [Store.Fetch], and also reports whether the object has any value for the id. A null counts, because it isn't a record but
-	// must be purged.
+	// read is like [Store.Fetch], but also reports whether the object has any value for the id. A null counts: it isn't a record, but must
+	// be purged.
 	read(id string) (record *Record, stored bool, err error)
 }
 

@@ -116,8 +116,8 @@ func (s handlerStores) Sweep(obj client.Object, known []string) error {
 	return errors.Join(errs...)
 }
 
-// InMemory returns a new store that keeps records in the memory of the process, so the operator writes none to objects. After a restart, it
-// calls all handlers of unfinished cycles again, starting with attempt 0.
+// InMemory returns a new store that keeps records in the memory of the process instead of writing them to objects. After a restart, the
+// operator calls all handlers of unfinished cycles again, starting with attempt 0.
 //
 // kopf has no equivalent.
 func InMemory() Store { return &memoryStore{records: map[types.UID]map[string]Record{}} }

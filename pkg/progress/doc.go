@@ -1,6 +1,6 @@
 // Package progress stores the progress of handlers on an object: which have succeeded or failed permanently, and when the others are called
-// next. The records survive restarts of the process and are compatible with kopf. Package kopf is built on this package, but you can use it
-// in any other reconciler:
+// next. The records survive restarts of the process and are compatible with kopf. Package kopf is built on it, but you can use it in any
+// reconciler:
 //
 //	before := obj.DeepCopy()
 //	cause := fmt.Sprintf("generation-%d", obj.Generation)

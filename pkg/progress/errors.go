@@ -12,7 +12,7 @@ import (
 )
 
 // Temporary returns an error that makes the handler due again after the delay, which is at most [MaxDelay]. With a delay of zero or less,
-// it is due immediately. If err is nil, the error reports the missing cause.
+// it is due immediately. If err is nil, the error says that its cause is missing.
 //
 // Equivalent in kopf: raise TemporaryError(..., delay=...).
 func Temporary(err error, delay time.Duration) error {
@@ -22,8 +22,8 @@ func Temporary(err error, delay time.Duration) error {
 	return &TemporaryError{Err: err, Delay: max(0, delay)}
 }
 
-// Permanent returns an error that fails the handler for the current cause without further attempts, as does [reconcile.TerminalError]. If
-// err is nil, the error reports the missing cause.
+// Permanent returns an error that makes the handler fail for the current cause without further attempts, like [reconcile.TerminalError]. If
+// err is nil, the error says that its cause is missing.
 //
 // Equivalent in kopf: raise PermanentError(...).
 func Permanent(err error) error {

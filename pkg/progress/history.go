@@ -31,9 +31,9 @@ func archive(store Store, obj client.Object, id string, record Record) error {
 }
 
 // WithHistory returns a store that also keeps the last finished handlers of each object in the annotation [HistoryAnnotation]. The
-// parameter handlers limits the number of entries, from 1 to 100. Messages are cut at 256 bytes. The history costs no extra request,
-// because the operator writes it together with the end of a cycle. Operators that handle the same objects share the history. Use [History]
-// to read it.
+// parameter handlers limits the number of entries, from 1 to 100. Messages are cut at 256 bytes. The history doesn't cost an extra request,
+// because the operator writes it when it completes a cycle. Operators that handle the same objects share the history. Use [History] to read
+// it.
 //
 // kopf has no equivalent.
 func WithHistory(store Store, handlers int) Store {

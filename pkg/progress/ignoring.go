@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// IgnoringFields returns a baseline that ignores changes to some fields. The paths are dotted, such as "spec.replicas". The
-// rest of a path after "metadata.labels." or "metadata.annotations." is a single key, which may contain dots. The baseline also
-// ignores parents that contain only ignored fields.
+// IgnoringFields returns a baseline that ignores changes to some fields. The paths are dotted, such as "spec.replicas". After
+// "metadata.labels." or "metadata.annotations.", the rest of a path is a single key, which may contain dots. The baseline also ignores
+// parents that contain only ignored fields.
 //
 // The fields are removed from both the current and the stored essence, so adding a path doesn't cause updates of objects that were handled
 // before.

@@ -76,8 +76,8 @@ func (k annotationKeys) compute(id string) []string {
 // computedKeys caches the keys, because each reconcile needs them many times.
 var computedKeys keyCache
 
-// A keyCache caches annotation keys. Its size is limited, because each object can have sub-handlers with other ids, and users can invent
-// ids.
+// A keyCache caches annotation keys. Its size is limited, because each object can have sub-handlers with different ids, and users can
+// invent them.
 type keyCache struct {
 	mu   sync.RWMutex
 	keys map[keyQuery][]string
@@ -138,8 +138,8 @@ func isReserved(name string) bool {
 	return slices.Contains([]string{markerName, baselineName, touchName, pinName, digestName}, name) || strings.HasPrefix(name, stampName)
 }
 
-// mark adds the annotation by which kopf recognizes the prefix. The default prefix doesn't need it. kopf also omits it for other prefixes
-// that begin with "kopf.", but then doesn't recognize them.
+// mark adds the annotation that makes kopf recognize the prefix. The default prefix doesn't need it. kopf also omits it for other prefixes
+// that start with "kopf.", but then doesn't recognize them.
 func (k annotationKeys) mark(annotations map[string]string) {
 	if k.prefix == DefaultPrefix {
 		return
@@ -197,7 +197,7 @@ func (k annotationKeys) remove(obj client.Object, id string) {
 	obj.SetAnnotations(annotations)
 }
 
-// removeTouch deletes the annotation that kopf changes to trigger another event of the object. We don't need it.
+// removeTouch deletes the annotation that kopf changes to trigger a further event of the object. We don't need it.
 func (k annotationKeys) removeTouch(obj client.Object, annotations map[string]string) {
 	for _, key := range k.of(obj, touchName) {
 		delete(annotations, key)

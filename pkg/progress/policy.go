@@ -17,13 +17,13 @@ import (
 // Equivalent in kopf: settings.execution.default_backoff.
 const DefaultBackoff = time.Minute
 
-// An ErrorMode defines what happens after an unclassified error, which by its type is neither temporary nor permanent.
+// An ErrorMode defines what happens after an unclassified error, meaning one that is neither temporary nor permanent.
 //
 // Equivalent in kopf: errors=ErrorsMode....
 type ErrorMode int
 
 const (
-	// ErrorsTemporary repeats the attempt after the backoff. It is the default.
+	// ErrorsTemporary retries after the backoff. It is the default.
 	ErrorsTemporary ErrorMode = iota
 	// ErrorsPermanent makes the handler fail permanently.
 	ErrorsPermanent
@@ -46,8 +46,8 @@ type Attempt struct {
 // Runtime returns the time since Started. Equivalent in kopf: runtime.
 func (a Attempt) Runtime() time.Duration { return time.Since(a.Started) }
 
-// A Policy limits the attempts of a handler and defines the delays between them. The zero value retries without
-// limit, with [DefaultBackoff] between attempts.
+// A Policy limits the attempts of a handler and defines the delays between them. The zero value retries without limit, with
+// [DefaultBackoff] between attempts.
 type Policy struct {
 	// Retries is the maximum number of attempts, including the first one. Nil means no limit; with 0, the handler fails without a call.
 	// Equivalent in kopf: retries=.
@@ -140,7 +140,7 @@ func (p Policy) timeoutReached(record Record, at time.Time) string {
 	return fmt.Sprintf("gave up because the next attempt would exceed the timeout of %s", *p.Timeout)
 }
 
-// limitReached describes the limit that forbids an attempt at the given time; it returns "" if there is none.
+// limitReached describes the limit that forbids an attempt at the given time, or returns "".
 func (p Policy) limitReached(record Record, at time.Time) string {
 	// Started may come from a different clock, so the timeout alone must not prevent the first attempt.
 	isFirst := record.Retries == 0 && !record.WaitsForSubs()
@@ -213,8 +213,8 @@ func serverDelay(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// retry returns the outcome of an attempt that will be repeated. If a limit forbids the next attempt, the handler
-// fails now instead of after the delay.
+// retry returns the outcome of an attempt that will be retried. If a limit forbids the next attempt, the handler fails now instead of after
+// the delay.
 func (p Policy) retry(record Record, now time.Time, err error, delay time.Duration) Outcome {
 	delay = min(delay, MaxDelay)
 	next := record

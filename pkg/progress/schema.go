@@ -15,8 +15,8 @@ import (
 // A FieldUser is a [Store] or a [Baseline] that uses fields other than annotations. If the Go type or the schema lacks such a field, its
 // value is lost without an error. [CheckType] and [CheckSchema] detect this.
 type FieldUser interface {
-	// Fields returns the innermost required fields as dotted paths, such as "status.kopf.last-handled-configuration".
-	// The element "*" matches any key: "status.kopf.progress.*.started".
+	// Fields returns the innermost required fields as dotted paths, such as "status.kopf.last-handled-configuration". The element "*"
+	// matches any key: "status.kopf.progress.*.started".
 	Fields() []string
 }
 
@@ -58,8 +58,8 @@ func CheckSchema(schema *apiextensionsv1.JSONSchemaProps, store any) error {
 		"or set x-kubernetes-preserve-unknown-fields above it, or use Annotations and AnnotationBaseline", strings.Join(missing, ", "))
 }
 
-// missingFields returns the outermost missing part of each incomplete field. The function fit returns the number of
-// existing elements of a path.
+// missingFields returns the outermost missing part of each incomplete field. The function fit returns the number of existing elements of a
+// path.
 func missingFields(fields []string, fit func(path []string) int) []string {
 	var out []string
 	for _, field := range fields {
@@ -131,7 +131,7 @@ func PreservedDepth(schema *apiextensionsv1.JSONSchemaProps, path ...string) int
 	return 0
 }
 
-// hasRef reports whether a schema refers to another one, as the published schemas of built-in kinds do.
+// hasRef reports whether a schema refers to a different one, as the published schemas of built-in kinds do.
 func hasRef(schema *apiextensionsv1.JSONSchemaProps) bool {
 	return schema.Ref != nil ||
 		slices.ContainsFunc(schema.AllOf, func(part apiextensionsv1.JSONSchemaProps) bool { return part.Ref != nil })

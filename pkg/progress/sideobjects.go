@@ -19,15 +19,15 @@ import (
 const DefaultSideObjectPrefix = "kopf-progress"
 
 // SideObjects is a [Remote] that stores the progress of each object in a ConfigMap or a Secret named "<prefix>-<uid of the object>". This
-// side object has an owner reference to the object, so it is garbage collected after the object was deleted. The operator needs permission
-// to get, create, update and delete these ConfigMaps or Secrets, but doesn't watch them. If the operator itself handles ConfigMaps or
-// Secrets, filter out the side objects. They have no labels, so a filter by a label will do.
+// side object has an owner reference to the object, so it is garbage collected once the object is deleted. The operator needs permission to
+// get, create, update and delete these ConfigMaps or Secrets, but doesn't watch them. If the operator itself handles ConfigMaps or Secrets,
+// filter out the side objects. They have no labels, so a label filter is enough.
 type SideObjects struct {
 	// Client writes the side objects. Required.
 	Client client.Client
 	// Reader reads the side objects from the API server, without a cache. Use mgr.GetAPIReader(). Required.
 	Reader client.Reader
-	// Prefix is the beginning of the names. Operators that handle the same objects need different prefixes. Default:
+	// Prefix is what the names start with. Operators that handle the same objects need different prefixes. Default:
 	// [DefaultSideObjectPrefix].
 	Prefix string
 	// Namespace is where the side objects of cluster-scoped objects are stored. Required for cluster-scoped objects. The side object of a

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// stampName is the beginning of the names of stamps, so no handler may have an id that begins with it.
+// stampName is what the names of stamps start with, so no handler may have an id that starts with it.
 const stampName = "state-of-"
 
 // Stamps are annotations that say whose state an object carries. Annotations get copied along with an object: by "kubectl get -o yaml" and
@@ -17,7 +17,7 @@ const stampName = "state-of-"
 // The prefix is the same as for [Pin]. The zero Stamps find nothing.
 type Stamps struct{ prefix string }
 
-// StampsOf returns the place of the stamps for a baseline and its stores.
+// StampsOf returns the Stamps for a baseline and its stores.
 func StampsOf(b Baseline, stores ...Store) Stamps {
 	return Stamps{Pin(b, stores...).(pin)[0].prefix + "/" + stampName}
 }

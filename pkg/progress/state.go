@@ -424,8 +424,8 @@ func (s *State) Purge(store Store, obj client.Object) error {
 	return errors.Join(append(errs, s.purge(store, obj, func(*handler) bool { return true }))...)
 }
 
-// Restart resets the finished handlers and sub-handlers of a cause, so that they are called again. Unfinished handlers keep
-// their attempts and delays. Handlers that only wait for sub-handlers become due immediately.
+// Restart resets the finished handlers and sub-handlers of a cause, so that they are called again. Unfinished handlers keep their attempts
+// and delays. Handlers that only wait for sub-handlers become due immediately.
 func (s *State) Restart(cause string) {
 	for i := range s.handlers {
 		h := &s.handlers[i]
@@ -476,7 +476,7 @@ func (s *State) StaleAfter(now time.Time) (delay time.Duration, ok bool) {
 	return delay, ok
 }
 
-// HasRecords reports whether the object has records of a cause.
+// HasRecords reports whether the object has records for a cause.
 func (s *State) HasRecords(cause string) bool {
 	return slices.ContainsFunc(s.handlers, func(h handler) bool { return h.stored && h.record.Purpose == cause })
 }

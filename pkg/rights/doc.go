@@ -1,2 +1,2 @@
-// Package rights has the options for the permissions of an operator: see kopf.WriteRights and kopf.WithRightsCheck.
+// Package rights has the options for an operator's permissions. Pass them to kopf.WriteRights and kopf.WithRightsCheck.
 package rights

@@ -2,19 +2,19 @@ package rights
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Options are the options of kopf.WriteRights.
+// Options configure kopf.WriteRights.
 type Options struct {
 	// Name is the name of the roles and bindings. Required.
 	Name string
 	// ServiceAccount adds a ServiceAccount and bindings to it. Default: only roles.
 	ServiceAccount string
-	// Namespace is the namespace of the operator. Required with ServiceAccount, with LeaderElection, with self-managed certificates of webhooks, and with
-	// kopf.WithSharding unless the ring has a namespace.
+	// Namespace is the operator's namespace. Required with ServiceAccount, with LeaderElection, with self-managed certificates of webhooks,
+	// and with kopf.WithSharding unless the ring has a namespace.
 	Namespace string
 	// Namespaces restricts the permissions to namespaces, for example to those of the manager's cache. Default: the namespaces of
 	// kopf.WithNamespaces if all its patterns are plain names, otherwise the cluster.
 	Namespaces []string
-	// LeaderElection adds the permissions for the leader election of the manager.
+	// LeaderElection adds the permissions for the manager's leader election.
 	LeaderElection bool
 	// Kinds contains the served kinds with their groups, for example from a discovery client. WriteRights looks up the plurals, scopes and
 	// subresources of the operator's kinds there, and the kinds that kopf.ForKinds selects.

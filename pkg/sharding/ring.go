@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// A Ring is the membership of this process in a ring. Create it with [ControllerRing] or [ServerSide].
+// A Ring makes this process a member of a ring. Create it with [ControllerRing] or [ServerSide].
 type Ring struct {
 	name, shard, namespace string
 	index, total           int // of ServerSide
@@ -20,8 +20,8 @@ type Ring struct {
 // An Option configures a [Ring].
 type Option func(*Ring)
 
-// ControllerRing returns the membership in the ring with this name, which is the name of a ControllerRing object. Pass the result to kopf.WithSharding.
-// [Ring.Check] returns the errors of invalid arguments.
+// ControllerRing returns a [Ring] for the ControllerRing object with this name. Pass it to kopf.WithSharding. [Ring.Check] reports invalid
+// arguments.
 func ControllerRing(name string, options ...Option) Ring {
 	r := Ring{name: name}
 	r.configure("ControllerRing", options)
@@ -42,8 +42,8 @@ func (r *Ring) configure(constructor string, options []Option) {
 	}
 }
 
-// ShardName sets the name of the shard, which is also the name of its Lease. The name must be unique among the running processes of the ring, and must have at most 63
-// characters. It is only for a [ControllerRing]. Default: the environment variable POD_NAME, or else the host name.
+// ShardName sets the name of the shard, which is also the name of its Lease. It must be unique among the running processes of the ring, and
+// have at most 63 characters. It is only for a [ControllerRing]. Default: the environment variable POD_NAME, or else the host name.
 func ShardName(name string) Option {
 	return func(r *Ring) {
 		if r.shard = name; name == "" {
@@ -52,7 +52,8 @@ func ShardName(name string) Option {
 	}
 }
 
-// LeaseNamespace sets the namespace of the Lease. Default: the environment variable POD_NAMESPACE, or else the namespace of the pod's service account.
+// LeaseNamespace sets the namespace of the Lease. Default: the environment variable POD_NAMESPACE, or else the namespace of the pod's
+// service account.
 func LeaseNamespace(namespace string) Option {
 	return func(r *Ring) {
 		if r.namespace = namespace; namespace == "" {
@@ -72,7 +73,7 @@ func (r Ring) Check() error {
 	return errors.Join(r.errs...)
 }
 
-// Shard returns the name of the shard. It returns an error if there is no name, or if the name is not valid.
+// Shard returns the name of the shard. It returns an error if the name is unknown or invalid.
 func (r Ring) Shard() (string, error) {
 	if r.total > 0 {
 		return fmt.Sprintf("%s-%d", r.name, r.index), nil
@@ -94,7 +95,7 @@ func (r Ring) Shard() (string, error) {
 	return name, nil
 }
 
-// ExplicitNamespace returns the namespace that [LeaseNamespace] sets, or an empty string without this option.
+// ExplicitNamespace returns the namespace from [LeaseNamespace], or "" without this option.
 func (r Ring) ExplicitNamespace() string { return r.namespace }
 
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"

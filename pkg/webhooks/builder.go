@@ -16,8 +16,8 @@ type Builder[T client.Object] struct {
 	hooks   []Hook
 }
 
-// For returns a builder for the kind of obj. Pass a pointer to an empty object whose type is registered in the manager's scheme,
-// or an unstructured or metadata-only object with apiVersion and kind.
+// For returns a builder for the kind of obj. Pass a pointer to an empty object whose type is registered in the manager's scheme, or an
+// unstructured or metadata-only object with apiVersion and kind.
 func For[T client.Object](mgr manager.Manager, obj T) *Builder[T] {
 	return &Builder[T]{mgr: mgr, obj: obj}
 }

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// filePollInterval is the interval at which controller-runtime reads certificate files.
+	// filePollInterval is how often controller-runtime reads certificate files.
 	filePollInterval = 10 * time.Second
-	// caRetention is the time for which a CA stays trusted after it is removed from the file. The mounted files of different
-	// replicas can change at times that differ by minutes.
+	// caRetention is how long a CA stays trusted after it is removed from the file. Mounted files can change minutes apart in different
+	// replicas.
 	caRetention = 5 * time.Minute
 )
 
-// caFile is the caProvider of [Files]. It provides the CAs in the file and the recently removed CAs.
+// caFile is the caProvider of [Files]. It provides the CAs in the file and those that were removed recently.
 type caFile struct {
 	path     string
 	now      func() time.Time
 	observed []observedCA
 }
 
-// observedCA is a CA and the last time at which the file contained this CA.
+// observedCA is a CA and when the file last contained it.
 type observedCA struct {
 	ca       *x509.Certificate
 	lastSeen time.Time
@@ -64,7 +64,7 @@ func (f *caFile) caBundle() ([]byte, error) {
 	return bytes.TrimSpace(append(append(bytes.TrimSpace(text), '\n'), old...)), nil
 }
 
-// rotate returns the delay until the file must be read again. Without a file, it returns zero.
+// rotate returns the delay until the file must be read again, or zero without a file.
 func (f *caFile) rotate(context.Context, []byte) (time.Duration, error) {
 	if f.path == "" {
 		return 0, nil

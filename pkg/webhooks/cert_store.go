@@ -17,13 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// certStore holds the certificates of one replica and synchronizes them with the Secret of [SelfManaged] certificates.
+// certStore holds one replica's certificates and synchronizes them with the Secret of [SelfManaged] certificates.
 type certStore struct {
 	rotation
 	client   client.Client // client without a cache
 	key      client.ObjectKey
 	now      func() time.Time
-	onChange func() // function that observe calls after each event of the Secret
+	onChange func() // called after each event of the Secret
 
 	current atomic.Pointer[tls.Certificate]
 
@@ -31,8 +31,8 @@ type certStore struct {
 	latest certBundle // the newest known content of the Secret
 }
 
-// GetCertificate implements tls.Config.GetCertificate. Managers start the webhook server before other runnables, so the first
-// call loads the Secret if necessary.
+// GetCertificate implements tls.Config.GetCertificate. Managers start the webhook server before other runnables, so the first call loads
+// the Secret if necessary.
 func (s *certStore) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if cert := s.current.Load(); cert != nil {
 		return cert, nil
@@ -43,8 +43,8 @@ func (s *certStore) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate
 	return s.current.Load(), nil
 }
 
-// load reads the Secret, or creates it if it does not exist. If several replicas create the Secret at the same time, one replica
-// succeeds, and the others use the created Secret.
+// load reads the Secret, or creates it if it doesn't exist. If several replicas try to create it at the same time, one succeeds and the
+// others use its Secret.
 func (s *certStore) load(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +66,8 @@ func (s *certStore) rotate(ctx context.Context, published []byte) (time.Duration
 	return next, err
 }
 
-// rotateOnce executes one step of the rotation on the stored state. If another replica writes the Secret first, rotateOnce uses
-// the certificates of the other replica.
+// rotateOnce executes one step of the rotation on the stored state. If a different replica writes the Secret first, rotateOnce uses its
+// certificates.
 func (s *certStore) rotateOnce(ctx context.Context, published []byte) (changed bool, next time.Duration, err error) {
 	secret := &corev1.Secret{}
 	err = s.client.Get(ctx, s.key, secret)
@@ -86,14 +86,14 @@ func (s *certStore) rotateOnce(ctx context.Context, published []byte) (changed b
 	restored := stored.serving == nil && s.latest.serving != nil
 	if restored {
 		// The Secret was deleted or damaged, but all replicas still use its certificate, and API servers trust only its CAs. Users delete
-		// the Secret to get a new certificate, so restore the old certificate and start a regular rotation.
+		// the Secret to get a new certificate, so restore the old one and start a regular rotation.
 		stored.restoreFrom(s.latest)
 	}
 	bundle, err := encodeCAs(stored.trusted)
 	if err != nil {
 		return false, 0, err
 	}
-	// If another replica changed the bundle in the Secret, the published bundle is outdated.
+	// If a different replica changed the bundle in the Secret, the published bundle is outdated.
 	wanted, changed, next, err := s.rotation.advance(stored, s.now(), bundle != nil && bytes.Equal(bundle, published))
 	if err != nil {
 		return false, 0, err
@@ -112,7 +112,7 @@ func (s *certStore) rotateOnce(ctx context.Context, published []byte) (changed b
 	return changed, next, nil
 }
 
-// adoptStored uses the Secret that another replica has written.
+// adoptStored uses the Secret that a different replica has written.
 func (s *certStore) adoptStored(ctx context.Context) (bool, time.Duration, error) {
 	secret := &corev1.Secret{}
 	if err := s.client.Get(ctx, s.key, secret); err != nil {
@@ -147,7 +147,7 @@ func (s *certStore) wrapError(operation string, err error) error {
 	return fmt.Errorf("%s the Secret %s of the certificates: %w", operation, s.key, err)
 }
 
-// observe uses the certificates in an observed Secret, unless they are invalid or outdated.
+// observe uses the certificates in a Secret from the watch, unless they are invalid or outdated.
 func (s *certStore) observe(ctx context.Context, secret *corev1.Secret) {
 	stored, err := parseSecret(secret)
 	if err != nil {
@@ -161,14 +161,14 @@ func (s *certStore) observe(ctx context.Context, secret *corev1.Secret) {
 	s.onChange()
 }
 
-// use serves the certificate of a bundle. The caller must hold the lock.
+// use serves a bundle's certificate. The caller must hold the lock.
 func (s *certStore) use(bundle certBundle) {
 	s.latest = bundle
 	s.current.Store(bundle.serving.tls)
 }
 
-// caBundle returns the trusted CAs. It returns an error until the Secret has been read, because API servers cannot call the webhooks of
-// entries without a CA.
+// caBundle returns the trusted CAs. It returns an error until the Secret has been read, because API servers can't call webhooks whose
+// entries have no CA.
 func (s *certStore) caBundle() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,19 +14,18 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// Certificates selects the source of the server's certificate and of the CAs that API servers must trust: [Files] or
-// [SelfManaged].
+// Certificates selects where the server's certificate and the CAs that API servers must trust come from: [Files] or [SelfManaged].
 type Certificates interface {
 	check(o Options) error
 }
 
-// Files selects certificates from files that another program, such as cert-manager, writes. The manager's webhook server reads
-// the files of its options CertDir, CertName and KeyName, and reloads them when they change.
+// Files selects certificates from files that another program, such as cert-manager, writes. The manager's webhook server reads the files of
+// its options CertDir, CertName and KeyName, and reloads them when they change.
 type Files struct {
-	// CAFile is a PEM file with the CAs that API servers must trust, often "ca.crt" in the folder of the certificate. The leader
-	// reads the file every 10 seconds. CAs that are removed from the file are trusted for 5 more minutes, because mounted files
-	// change at different times in each replica. Default: the server writes only the CABundle of ClientConfig. Without a CABundle,
-	// cert-manager's injector must write it, or API servers use their system roots, for example for a tunnel with a public URL.
+	// CAFile is a PEM file with the CAs that API servers must trust, often "ca.crt" in the folder of the certificate. The leader reads it
+	// every 10 seconds. CAs that are removed from it stay trusted for 5 more minutes, because mounted files change at different times in
+	// each replica. Default: the server writes only the CABundle of ClientConfig. Without a CABundle, cert-manager's injector must write
+	// it, or API servers use their system roots, for example for a tunnel with a public URL.
 	CAFile string
 }
 
@@ -47,31 +46,28 @@ const (
 	DefaultPropagationDelay = time.Minute
 )
 
-// maxTrustedCAs limits the renewals within a Lifetime, because each renewal adds a CA to the bundle in the Secret and in each
-// entry.
+// maxTrustedCAs limits the renewals within a Lifetime, because each one adds a CA to the bundle in the Secret and in each entry.
 const maxTrustedCAs = 50
 
-// SelfManaged selects certificates that the operator creates and stores in a Secret for all of its replicas. Each certificate
-// has its own CA, whose private key is discarded immediately.
+// SelfManaged selects certificates that the operator creates and stores in a Secret for all of its replicas. Each certificate has its own
+// CA, whose private key is discarded immediately.
 //
 // The leader renews certificates before they expire, see RenewBefore. It first adds the new CA to the configurations. After
-// PropagationDelay, all replicas switch to the new certificate. The old CA is trusted until it expires, so that API servers
-// also trust replicas that still use the old certificate.
+// PropagationDelay, all replicas switch to the new certificate. The old CA stays trusted until it expires, because replicas may still use
+// the old certificate.
 type SelfManaged struct {
 	// SecretName is the name of the Secret in the operator's namespace. Default: [DefaultSecretName].
 	SecretName string
-	// Hosts are additional names and addresses for the certificate. The certificate always has the names of the Service or the host
-	// of the URL.
+	// Hosts are additional names and addresses for the certificate. It always covers the names of the Service or the host of the URL.
 	Hosts []string
 	// Lifetime is the validity of a certificate. Default: [DefaultLifetime].
 	Lifetime time.Duration
-	// RenewBefore is the time between the renewal of a certificate and its expiry. Each renewal within a Lifetime adds a CA to
-	// the bundle, because old CAs are trusted until they expire. At most 50 renewals within a Lifetime are allowed. Default: a
-	// third of the Lifetime.
+	// RenewBefore is how long before its expiry a certificate is renewed. Each renewal within a Lifetime adds a CA to the bundle, because
+	// old CAs stay trusted until they expire. So at most 50 renewals within a Lifetime are allowed. Default: a third of the Lifetime.
 	RenewBefore time.Duration
-	// PropagationDelay is the minimum time for which a new CA is in the configurations before its certificate is
-	// used. All API servers must receive the CA in this time. PropagationDelay must be less than RenewBefore. Default: the smaller
-	// of [DefaultPropagationDelay] and a third of RenewBefore.
+	// PropagationDelay is how long a new CA must be in the configurations before its certificate is used. All API servers must receive the
+	// CA in this time. It must be less than RenewBefore. Default: [DefaultPropagationDelay] or a third of RenewBefore, whichever is
+	// smaller.
 	PropagationDelay time.Duration
 }
 
@@ -120,7 +116,7 @@ func (c SelfManaged) check(o Options) error {
 	return errors.Join(p...)
 }
 
-// hosts returns the names and addresses by which API servers connect to the operator.
+// hosts returns the names and addresses at which API servers reach the operator.
 func (c SelfManaged) hosts(o Options) []string {
 	var hosts []string
 	switch client := o.ClientConfig; {

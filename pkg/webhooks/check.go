@@ -12,8 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// Check returns all errors in the declaration of the hook, joined. Each error describes how to fix it. [Server.Check] returns the errors
-// of all hooks, the errors in the options, and conflicts between hooks.
+// Check returns all errors in the hook's declaration, joined. Each says how to fix it. [Server.Check] returns the errors of all hooks, the
+// errors in the options, and conflicts between hooks.
 func (h Hook) Check() error {
 	h.errs = slices.Clone(h.errs)
 	h.checkID()
@@ -109,7 +109,7 @@ func (h *Hook) checkSelectors() {
 	}
 }
 
-// maxMatchConditions is the maximum number of match conditions that the API server accepts for one webhook.
+// maxMatchConditions is how many match conditions the API server accepts for one webhook.
 const maxMatchConditions = 64
 
 func (h *Hook) checkConditions() {

@@ -16,15 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// configurationWriter writes the two webhook configurations by server-side apply, which leaves fields of other owners
-// unchanged.
+// configurationWriter writes the two webhook configurations with server-side apply, which leaves other owners' fields unchanged.
 type configurationWriter struct {
 	options Options
 	client  client.Client // client without a cache
 	now     func() time.Time
 
 	lastWritten map[hookKind]writtenEntries
-	missing     map[hookKind][]string // names of the entries that were absent in the last reconcile of injected configurations
+	missing     map[hookKind][]string // names of the entries that the last reconcile of injected configurations didn't find
 }
 
 // writtenEntries are the entries of the last write.
@@ -33,13 +32,12 @@ type writtenEntries struct {
 	at      time.Time
 }
 
-// conflictBackoff is the minimum time between two writes of the same entries, so that two conflicting writers do not overload
-// the API server.
+// conflictBackoff is the minimum time between two writes of the same entries, so that conflicting writers don't overload the API server.
 const conflictBackoff = 5 * time.Second
 
-// ensure writes the configuration of the kind if its entries or annotations differ from the desired ones. The first call for
-// managed configurations always writes. complete reports whether the configuration has all desired entries. If complete is
-// false, again is the maximum delay until the next call.
+// ensure writes the kind's configuration if its entries or annotations differ from the desired ones. For managed configurations, the first
+// call always writes. complete reports whether the configuration has all desired entries. If it doesn't, again is the maximum delay until
+// the next call.
 func (c *configurationWriter) ensure(ctx context.Context, kind hookKind, entries []entry) (complete bool, again time.Duration, err error) {
 	if c.options.Configurations == Unmanaged {
 		return true, 0, nil
@@ -56,7 +54,7 @@ func (c *configurationWriter) ensure(ctx context.Context, kind hookKind, entries
 	_, written := c.lastWritten[kind]
 	if len(entries) == 0 {
 		if !exists || !isManagedBy(live, c.options.FieldOwner) {
-			return true, 0, nil // do not create an empty configuration
+			return true, 0, nil // don't create an empty configuration
 		}
 		return true, 0, c.removeOwnEntries(ctx, kind)
 	}
@@ -80,8 +78,8 @@ func (c *configurationWriter) ensure(ctx context.Context, kind hookKind, entries
 	return true, 0, nil
 }
 
-// conflictDelay returns the delay before the entries are written again. If the last write had the same entries, another
-// client has changed them since.
+// conflictDelay returns the delay before the entries are written again. If the last write had the same entries, another client has changed
+// them since.
 func (c *configurationWriter) conflictDelay(ctx context.Context, kind hookKind, entries []entry) time.Duration {
 	last, written := c.lastWritten[kind]
 	if !written || !equality.Semantic.DeepEqual(last.entries, entries) {
@@ -123,7 +121,7 @@ func (c *configurationWriter) isUpToDate(live client.Object, entries []entry) bo
 	return true
 }
 
-// injectCABundle writes the caBundle into existing entries. It changes no other field.
+// injectCABundle writes the caBundle into existing entries. It doesn't change any other field.
 func (c *configurationWriter) injectCABundle(ctx context.Context, kind hookKind, live client.Object, exists bool, entries []entry) (bool, time.Duration, error) {
 	is := map[string]entry{}
 	if exists {

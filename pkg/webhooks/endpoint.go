@@ -70,7 +70,7 @@ func (e *endpoint) Handle(ctx context.Context, review admission.Request) admissi
 	call := newCall(req, e.client, reviewCtx.request)
 	before := object.DeepCopyObject()
 	var patches []jsonpatch.Operation
-	// The filters and the patch call functions of users as well: predicates, and methods of the Go type.
+	// The filters and the patch call user code, too: predicates, and methods of the Go type.
 	err = callGuarded(func() error {
 		if !e.matchesFilters(object, old, call) {
 			return nil
@@ -89,7 +89,7 @@ func (e *endpoint) Handle(ctx context.Context, review admission.Request) admissi
 	return response
 }
 
-// callGuarded calls a function that calls code of users, and counts its panic.
+// callGuarded calls a function that runs user code, and counts its panic.
 func callGuarded(fn func() error) error {
 	err := guard.Call("", fn)
 	if _, faulted := errors.AsType[*guard.Error](err); faulted {
@@ -98,7 +98,7 @@ func callGuarded(fn func() error) error {
 	return err
 }
 
-// findReviewProblem returns an error status if the review is incomplete or for another kind, and nil otherwise.
+// findReviewProblem returns an error status if the review is incomplete or for a different kind, and nil otherwise.
 func (e *endpoint) findReviewProblem(req *admissionv1.AdmissionRequest) *metav1.Status {
 	switch user := &req.UserInfo; {
 	case req.UID == "":
@@ -122,8 +122,8 @@ func missingData(what string) *metav1.Status {
 	}
 }
 
-// matchesReview reports whether the subresource of the review matches. The API server evaluates the operations. But a mutating
-// handler with the default operations must ignore deletions, even if another program added DELETE to the configuration.
+// matchesReview reports whether the subresource of the review matches. The API server evaluates the operations, but a mutating handler with
+// the default operations must ignore deletions, even if another program added DELETE to the configuration.
 func (e *endpoint) matchesReview(req *admissionv1.AdmissionRequest) bool {
 	if e.kind == mutating && !e.settings.operationsSet && req.Operation == admissionv1.Delete {
 		return false
@@ -156,7 +156,7 @@ func (e *endpoint) decode(req *admissionv1.AdmissionRequest) (object, old client
 	return object, old, nil
 }
 
-// faultOf returns the reason why an object does not decode, with the path of the field if it is known. The text of a panic is not for clients.
+// faultOf explains why an object can't be decoded, with the path of the field if known. Clients must not see the text of a panic.
 func faultOf(raw []byte, obj client.Object, err error) error {
 	newObject := decoding.Constructor(obj)
 	if newObject == nil {
@@ -190,8 +190,8 @@ func (e *endpoint) statusFor(ctx context.Context, err error, req *admissionv1.Ad
 	}
 }
 
-// buildPatch returns the JSON patch for the changes of a mutating handler. If the changes cannot take effect, buildPatch discards them
-// and adds a warning to the response.
+// buildPatch returns the JSON patch for a mutating handler's changes. If the changes can't take effect, it discards them and adds a warning
+// to the response.
 func (e *endpoint) buildPatch(ctx context.Context, call *Call, before runtime.Object, after client.Object) ([]jsonpatch.Operation, error) {
 	if v := reflect.ValueOf(after); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("the handler set Object to nil: keep the object or change its fields")

@@ -11,9 +11,9 @@ import (
 // reviewVersions are the supported versions of admission reviews.
 var reviewVersions = []string{"v1", "v1beta1"}
 
-// entry is one webhook of a validating or a mutating configuration. Mutating webhooks have all fields of validating webhooks and the
-// reinvocationPolicy. newEntry sets all fields, including fields with a default of the API server, so that an entry can be compared with the
-// stored entry.
+// entry is one webhook of a validating or a mutating configuration. Mutating webhooks have all fields of validating ones and the
+// reinvocationPolicy. newEntry sets all fields, including those that the API server defaults, so that an entry can be compared with the
+// stored one.
 type entry = admissionregistrationv1.MutatingWebhook
 
 // newEntry returns the entry for a hook.
@@ -49,8 +49,8 @@ func newEntry(o Options, n namedHook, plural string, bundle []byte) entry {
 
 func (h Hook) timeoutSeconds() int32 { return cmp.Or(h.settings.timeout, DefaultTimeoutSeconds) }
 
-// namespaceSelector returns the selector for the namespaces of the hook. The API server adds a label with the name of the
-// namespace to each namespace.
+// namespaceSelector returns the selector for the hook's namespaces. It uses the label with the namespace's name that the API server adds to
+// each namespace.
 func (h Hook) namespaceSelector(o Options) *metav1.LabelSelector {
 	s := h.settings.namespaces
 	selector := s.selector.DeepCopy()

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Deny returns an error that denies a request. The client receives an API error with the HTTP code and the reason. The API
-// server puts the name of the webhook before the message. If a handler joins several errors, the client receives only the first
-// denial. A code outside of 400 to 599, such as 0, becomes 403. An empty reason becomes Forbidden if the code is 403.
+// Deny returns an error that denies a request. The client receives an API error with the HTTP code and the reason. The API server puts the
+// name of the webhook before the message. If a handler joins several errors, the client receives only the first denial. A code outside of
+// 400 to 599, such as 0, becomes 403. An empty reason becomes Forbidden if the code is 403.
 //
 // Equivalent in kopf: AdmissionError, whose default code is 500.
 func Deny(code int, reason metav1.StatusReason, message string) error {
@@ -35,11 +35,11 @@ func (d *denial) Error() string {
 	return d.status.Message
 }
 
-// Status returns the status of the denial, so that tests of handlers can use apierrors.IsForbidden and similar functions.
+// Status returns the status of the denial, so that tests of handlers can use apierrors.IsForbidden and the like.
 func (d *denial) Status() metav1.Status { return d.status }
 
-// clientStatus returns the status for the client. It returns false if the error is a failure of the handler, whose details are not for
-// the client. Among joined errors, a denial has precedence over Invalid errors, which have precedence over handler failures.
+// clientStatus returns the status for the client. It returns false if the handler has failed, because clients must not see the details.
+// Among joined errors, a denial has precedence over Invalid errors, which have precedence over handler failures.
 func clientStatus(err error, gk schema.GroupKind, name string) (metav1.Status, bool) {
 	found := clientErrors{kind: gk, name: name}
 	found.collect(err)
@@ -75,8 +75,8 @@ func (f *clientErrors) collect(err error) {
 	case *field.Error:
 		f.fields = append(f.fields, e)
 	case *apierrors.StatusError:
-		// Errors of an API client have the same type and can reveal the permissions and writes of the operator. Therefore,
-		// the user receives only an Invalid error for the reviewed object.
+		// Errors of an API client have the same type and can reveal the permissions and writes of the operator. So the user receives only
+		// an Invalid error for the reviewed object.
 		if f.invalid == nil && apierrors.IsInvalid(e) && f.describesObject(e.ErrStatus.Details) {
 			f.invalid = &e.ErrStatus
 		}

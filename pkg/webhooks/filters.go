@@ -12,15 +12,14 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// requestFilter reports whether the handler is called for a request. content is the decoded JSON of object.
+// requestFilter reports whether the handler is called for a request. content is the object's decoded JSON.
 type requestFilter func(object, old client.Object, content any, call *Call) bool
 
-// Annotation calls the handler only for objects with the annotation. If values are given, the annotation must have one of them. Several annotations must
-// all match. For a deletion, the object to be deleted must match.
+// Annotation calls the handler only for objects with the annotation. If values are given, the annotation must have one of them. Several
+// annotations must all match. For a deletion, the object to be deleted must match.
 //
-// The webhook server evaluates Annotation, [NoAnnotation], [Field], [FieldChanged] and [When]. If a request does not match
-// these options, the server allows the request without calling the handler. To avoid the request to the webhook server, use
-// [Label] or [MatchConditions].
+// The webhook server evaluates Annotation, [NoAnnotation], [Field], [FieldChanged] and [When]. If a request doesn't match, it allows the
+// request without calling the handler. To avoid the request to the webhook server altogether, use [Label] or [MatchConditions].
 //
 // Equivalent in kopf: annotations=, with PRESENT or a literal.
 func Annotation(key string, values ...string) Option {
@@ -48,9 +47,9 @@ func NoAnnotation(key string) Option {
 	}
 }
 
-// Field calls the handler only for objects with the field. If values are given, the field must have one of them. The path is dotted, such as
-// "spec.size". Write a dot within a key as "\.", as in "metadata.labels.example\.com/tier". For a deletion, the object to be deleted must match. See
-// [Annotation].
+// Field calls the handler only for objects with the field. If values are given, the field must have one of them. The path is dotted, such
+// as "spec.size". Write a dot within a key as "\.", as in "metadata.labels.example\.com/tier". For a deletion, the object to be deleted
+// must match. See [Annotation].
 //
 // Equivalent in kopf: field=, value=.
 func Field(path string, values ...any) Option {
@@ -75,10 +74,10 @@ func Field(path string, values ...any) Option {
 	}
 }
 
-// FieldChanged calls the handler only for requests that change the field, or a part of it. A creation changes all fields of the new object. A deletion
-// changes all fields of the deleted object. See [Field] for the path.
+// FieldChanged calls the handler only for requests that change the field, or a part of it. A creation changes all fields of the new object,
+// and a deletion all fields of the deleted one. See [Field] for the path.
 //
-// kopf has no equivalent: its field= does not compare the objects of a request.
+// kopf has no equivalent: its field= doesn't compare the objects of a request.
 func FieldChanged(path string) Option {
 	return func(h *Hook) {
 		where := fmt.Sprintf("FieldChanged(%q)", path)
@@ -88,8 +87,8 @@ func FieldChanged(path string) Option {
 	}
 }
 
-// When calls the handler only if the predicate returns true. The predicate must not change the request. If the predicate panics, the request is denied, as
-// after a panic of the handler. See [Annotation].
+// When calls the handler only if the predicate returns true. The predicate must not change the request. If it panics, the request is
+// denied, as after a panic of the handler. See [Annotation].
 //
 // Equivalent in kopf: when=.
 func When[T client.Object](predicate func(req *Request[T]) bool) Option {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Hook combines one handler with its kind and its options, independent of the handler's type parameter. [Validating] and
-// [Mutating] create hooks, and a [Server] serves them.
+// Hook combines one handler with its kind and options, independent of the handler's type parameter. [Validating] and [Mutating] create
+// hooks, and a [Server] serves them.
 type Hook struct {
 	id         string
 	kind       hookKind
@@ -31,10 +31,9 @@ const (
 	mutating   hookKind = "mutate"
 )
 
-// Validating creates a hook whose handler allows or denies requests. obj selects the kind: pass a pointer to an empty object whose
-// type is registered in the scheme, or an unstructured or metadata-only object with apiVersion and kind. The id identifies the
-// handler, as in kopf. The path of the hook and its name in the configuration are derived from the id. [Server.Check] reports
-// invalid arguments.
+// Validating creates a hook whose handler allows or denies requests. obj selects the kind: pass a pointer to an empty object whose type is
+// registered in the scheme, or an unstructured or metadata-only object with apiVersion and kind. The id identifies the handler, as in kopf.
+// The hook's path and its name in the configuration are derived from it. [Server.Check] reports invalid arguments.
 //
 // Equivalent in kopf: @kopf.on.validate.
 func Validating[T client.Object](obj T, id string, fn Handler[T], opts ...Option) Hook {
@@ -76,7 +75,6 @@ func (h *Hook) addErrorf(format string, args ...any) {
 	h.errs = append(h.errs, fmt.Errorf(format, args...))
 }
 
-// gvk returns the kind of the hook.
 func (h Hook) gvk(scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
 	gvk, err := apiutil.GVKForObject(h.obj, scheme)
 	if err != nil {
@@ -100,7 +98,7 @@ func (h Hook) newObject() client.Object {
 	return reflect.New(reflect.TypeOf(h.obj).Elem()).Interface().(client.Object)
 }
 
-// describe returns the name of the hook for errors, with the kind of its objects if it is known.
+// describe names the hook in errors, with the kind of its objects if known.
 func (h Hook) describe() string {
 	name := fmt.Sprintf("%s(%q)", strings.ToUpper(string(h.kind[:1]))+string(h.kind[1:]), h.id)
 	if kind := h.displayKind(); kind != "" {
@@ -109,7 +107,7 @@ func (h Hook) describe() string {
 	return name
 }
 
-// displayKind returns the kind for error messages. Before the scheme is known, it returns the name of a Go type instead.
+// displayKind returns the kind for error messages. Before the scheme is known, it uses the name of the Go type instead.
 func (h Hook) displayKind() string {
 	switch {
 	case h.schemeKind != "" || h.obj == nil:

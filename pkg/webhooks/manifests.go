@@ -17,12 +17,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// Manifests returns the webhook configurations for the hooks, for users who apply them with their own tools. Without hooks, it
-// returns no configurations. The entries have the CABundle of the ClientConfig. If the ClientConfig has no CABundle, cert-manager or a
-// server with [Injected] configurations must write the caBundle of the entries.
+// Manifests returns the webhook configurations for the hooks, for users who apply them with their own tools. Without hooks, it returns
+// none. The entries have the CABundle of the ClientConfig. If that is empty, cert-manager or a server with [Injected] configurations must
+// write the caBundle of the entries.
 //
-// Manifests derives regular plural names from the kinds, such as "databases" and "policies". For other plural names, use
-// [Plural].
+// Manifests derives regular plural names from the kinds, such as "databases" and "policies". For other plural names, use [Plural].
 func Manifests(scheme *runtime.Scheme, o Options, hooks ...Hook) ([]client.Object, error) {
 	if o.Configurations == Unmanaged {
 		o.Configurations = Managed // printing has the same requirements as writing

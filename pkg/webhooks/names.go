@@ -19,8 +19,8 @@ type namedHook struct {
 	name string // name without the suffix of the configuration
 }
 
-// nameHooks derives paths and names from the ids, as kopf does. If several hooks have the same id, it appends the kind of the handler
-// and of the object. It names neither invalid hooks, whose ids count, nor hooks with the path of an earlier hook.
+// nameHooks derives paths and names from the ids, as kopf does. If several hooks have the same id, it appends the kinds of handler and
+// object. It doesn't name invalid hooks, although their ids count, or hooks with the path of an earlier hook.
 func nameHooks(hooks []Hook, gvks []schema.GroupVersionKind, invalid []bool) ([]namedHook, error) {
 	count := map[string]int{}
 	for _, h := range hooks {
@@ -43,7 +43,7 @@ func nameHooks(hooks []Hook, gvks []schema.GroupVersionKind, invalid []bool) ([]
 		out[i] = namedHook{Hook: h, gvk: gvks[i], path: toPath(id), name: toDNSName(id)}
 		if other, taken := paths[out[i].path]; taken {
 			problems = append(problems, fmt.Errorf("%s: the handler %s exists already: rename one of them", h.describe(), other.describe()))
-			out[i].name = "" // the name of the other hook is checked
+			out[i].name = "" // the other hook's name is checked
 			continue
 		}
 		paths[out[i].path] = h
@@ -68,8 +68,8 @@ func toPath(id string) string {
 	return strings.Join(segments, "/")
 }
 
-// toDNSName converts an id to the beginning of a DNS name, as kopf does. Unlike kopf, it also converts the id to lower case and
-// removes empty parts and outer hyphens of parts.
+// toDNSName converts an id to the start of a DNS name, as kopf does. Unlike kopf, it also converts the id to lower case and removes empty
+// parts and outer hyphens of parts.
 func toDNSName(id string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(id) {
@@ -94,7 +94,7 @@ func toDNSName(id string) string {
 	return strings.Join(kept, ".")
 }
 
-// nameSuffix returns the end of the names of entries in a configuration. The names need three parts, so nameSuffix adds a domain to a
+// nameSuffix returns what the names of a configuration's entries end with. The names need three parts, so nameSuffix adds a domain to a
 // configuration name without a dot.
 func nameSuffix(configuration string) string {
 	if strings.Contains(configuration, ".") {

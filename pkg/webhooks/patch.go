@@ -18,9 +18,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
-// computePatch returns the operations that apply the changes of a handler to the raw object. before and after are the object
-// before and after the call of the handler. Both were converted to a Go type, which may lack fields of the raw object and may add
-// empty fields. Therefore the patch contains only differences between before and after. All arguments are JSON.
+// computePatch returns the operations that apply a handler's changes to the raw object. before and after are the object before and after
+// calling the handler. Both were converted to a Go type, which may lack fields of the raw object and may add empty fields, so the patch
+// contains only differences between them. All arguments are JSON.
 func computePatch(raw, before, after []byte) ([]jsonpatch.Operation, error) {
 	var values [3]any
 	for i, text := range [][]byte{raw, before, after} {
@@ -38,7 +38,7 @@ func computePatch(raw, before, after []byte) ([]jsonpatch.Operation, error) {
 	return ops, nil
 }
 
-// decodeJSON decodes JSON without converting numbers, so that large numbers are not rounded.
+// decodeJSON decodes JSON without converting numbers, so that large numbers aren't rounded.
 func decodeJSON(text []byte) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -46,9 +46,9 @@ func decodeJSON(text []byte) (value any, err error) {
 	return value, err
 }
 
-// isUnchanged reports whether a handler left its object unchanged. The strict comparison runs first, because it is much faster
-// and most validating handlers do not change the object. The semantic comparison also treats different notations of a quantity
-// or a time as equal. It panics on changed values with unexported fields. isUnchanged then returns false.
+// isUnchanged reports whether a handler left its object unchanged. The strict comparison runs first, because it is much faster and most
+// validating handlers don't change the object. The semantic comparison also accepts different notations of a quantity or a time. It panics
+// on changed values with unexported fields, and isUnchanged then returns false.
 func isUnchanged(before runtime.Object, after client.Object) bool {
 	was, untyped := before.(*unstructured.Unstructured)
 	if is, ok := after.(*unstructured.Unstructured); ok && untyped {
@@ -108,9 +108,9 @@ func mergeMap(raw, before, after map[string]any) map[string]any {
 	return out
 }
 
-// mergeList maps each element of after to its origin in before, so that the element keeps fields that the Go type lacks. The
-// origin is an equal element or an element with the same name. In lists of the same length, the origin of an element without a
-// name can also be the element at the same index.
+// mergeList maps each element of after to its origin in before, so that the element keeps fields that the Go type lacks. The origin is an
+// equal element or one with the same name. In lists of the same length, an element without a name can also originate from the one at the
+// same index.
 func mergeList(raw, before, after []any) []any {
 	used := make([]bool, len(before))
 	origin := make([]int, len(after))
@@ -222,8 +222,8 @@ func (ops *patchBuilder) compareMaps(path string, is, wanted map[string]any) {
 // each operation.
 const maxOperations = 1000
 
-// compareLists skips equal elements at both ends and compares the remaining elements one by one. If this takes more than
-// maxOperations operations, compareLists replaces the list.
+// compareLists skips equal elements at both ends and compares the rest one by one. If this takes more than maxOperations operations, it
+// replaces the list.
 func (ops *patchBuilder) compareLists(path string, is, wanted []any) {
 	start := 0
 	for start < min(len(is), len(wanted)) && identical(is[start], wanted[start]) {
@@ -251,8 +251,7 @@ func (ops *patchBuilder) compareLists(path string, is, wanted []any) {
 	}
 }
 
-// identical reports whether two JSON values are equal. It distinguishes null from an absent field, and different
-// notations of a number.
+// identical reports whether two JSON values are equal. It distinguishes null from an absent field, and different notations of a number.
 func identical(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

@@ -20,22 +20,20 @@ import (
 type caProvider interface {
 	// caBundle returns the CAs as PEM. It returns nil if another program writes the caBundle.
 	caBundle() ([]byte, error)
-	// rotate advances the rotation of the certificates. published is the caBundle in the configurations, or nil if some
-	// configurations are not written yet. rotate returns the delay until the next call. Zero means that no further call needs
-	// to be scheduled.
+	// rotate advances the rotation of the certificates. published is the caBundle in the configurations, or nil if some configurations
+	// aren't written yet. rotate returns the delay until the next call, or zero if no call needs to be scheduled.
 	rotate(ctx context.Context, published []byte) (time.Duration, error)
 }
 
-// configurationReconciler keeps webhook configurations and certificates in their desired state. It runs in the
-// leader, so that replicas of two versions do not overwrite each other's entries. Without leader election, it runs in
-// all replicas.
+// configurationReconciler keeps webhook configurations and certificates in their desired state. It runs in the leader, so that replicas of
+// two versions don't overwrite each other's entries. Without leader election, it runs in all replicas.
 type configurationReconciler struct {
 	mgr           manager.Manager
 	options       Options
 	hooks         []namedHook
 	caProvider    caProvider
 	writer        *configurationWriter
-	isServerReady func() bool   // function that reports whether the operator's webhook server answers
+	isServerReady func() bool   // reports whether the operator's webhook server answers
 	triggered     chan struct{} // requests another reconcile; the capacity is 1
 }
 
@@ -48,8 +46,8 @@ const (
 	propagationDelay   = time.Second      // time until all API servers notice the removal and stop calling
 )
 
-// Start runs until the context ends. It returns an error only if permissions are missing at startup, or if the removal of
-// entries at shutdown fails.
+// Start runs until the context is cancelled. It returns an error only if permissions are missing at startup, or if the entries can't be
+// removed at shutdown.
 func (r *configurationReconciler) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, r.mgr.GetLogger().WithName("webhooks"))
 	group, ctx := errgroup.WithContext(ctx)
@@ -96,7 +94,7 @@ func (r *configurationReconciler) run(ctx context.Context) error {
 		case <-r.triggered:
 		}
 		if !r.isServerReady() {
-			timer.Reset(serverPollInterval) // API servers must not call a server that does not answer yet
+			timer.Reset(serverPollInterval) // API servers must not call a server that doesn't answer yet
 			continue
 		}
 		next, err := r.reconcile(ctx)
@@ -119,8 +117,8 @@ func (r *configurationReconciler) run(ctx context.Context) error {
 	}
 }
 
-// reconcile writes configurations and certificates that differ from the desired state. It returns the delay until the next
-// reconcile. Zero means that only a trigger leads to the next reconcile.
+// reconcile writes configurations and certificates that differ from the desired state. It returns the delay until the next reconcile, or
+// zero if only a trigger causes it.
 func (r *configurationReconciler) reconcile(ctx context.Context) (time.Duration, error) {
 	bundle, err := r.caProvider.caBundle()
 	if err != nil {
@@ -155,8 +153,8 @@ func (r *configurationReconciler) reconcile(ctx context.Context) (time.Duration,
 	return shortestDelay(next, pause), err
 }
 
-// desiredEntries returns the entries of all hooks with a [Plural] or a kind that the API server serves. unknown reports whether entries
-// of other hooks are missing.
+// desiredEntries returns the entries of all hooks with a [Plural] or a kind that the API server serves. unknown reports whether entries of
+// other hooks are missing.
 func (r *configurationReconciler) desiredEntries(bundle []byte) (out map[hookKind][]entry, unknown bool, err error) {
 	out = map[hookKind][]entry{}
 	for _, n := range r.hooks {
@@ -176,7 +174,7 @@ func (r *configurationReconciler) desiredEntries(bundle []byte) (out map[hookKin
 	return out, unknown, nil
 }
 
-// removeEntries removes the entries of all hooks that are not persistent.
+// removeEntries removes the entries of all hooks that aren't persistent.
 func (r *configurationReconciler) removeEntries(ctx context.Context) error {
 	kept := r.hooks[:0:0]
 	for _, n := range r.hooks {

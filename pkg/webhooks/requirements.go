@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// A requirement is what an option requires of a label, an annotation or a field. It is only for [Hook.Check].
+// A requirement is what an option demands of a label, an annotation or a field. Only [Hook.Check] uses it.
 type requirement struct {
 	option  string   // the option, for errors
 	subject string   // the label, annotation or field
@@ -25,7 +25,7 @@ func (h *Hook) require(r requirement) {
 	h.settings.requirements = append(h.settings.requirements, r)
 }
 
-// option returns an option as it is written in Go, for errors.
+// option formats an option as Go code, for errors.
 func option[V any](name, key string, values []V) string {
 	args := []string{fmt.Sprintf("%q", key)}
 	for _, value := range values {
@@ -41,7 +41,7 @@ func toAny(values []string) (out []any) {
 	return out
 }
 
-// checkRequirements adds an error for each option that no request can match, and for options that exclude each other.
+// checkRequirements adds errors for options that no request can match, and for options that exclude each other.
 func (h *Hook) checkRequirements() {
 	earlier := map[string][]requirement{}
 	for _, r := range h.settings.requirements {
@@ -62,7 +62,7 @@ func (h *Hook) checkRequirements() {
 	}
 }
 
-// possible reports whether a value passes all requirements.
+// possible reports whether any value passes all requirements.
 func possible(all []requirement) bool {
 	if absent := slices.IndexFunc(all, func(r requirement) bool { return r.absent }); absent >= 0 {
 		return !slices.ContainsFunc(all, func(r requirement) bool { return !r.absent })
@@ -84,7 +84,7 @@ func possible(all []requirement) bool {
 	return !restricted || len(candidates) > 0
 }
 
-// checkField adds errors if a field probably has a typing error, according to the Go type of the hook, or if the field cannot have the values. The Go type may
+// checkField adds errors if a field is probably misspelled, judging by the hook's Go type, or if it can't have the values. The Go type may
 // lack fields of the objects.
 func (h *Hook) checkField(r requirement) {
 	if r.field == nil || h.obj == nil || !h.isTyped() {

@@ -8,9 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// reservations contains the resources that the servers of each manager use exclusively. Two servers that write one
-// configuration as the same field owner would repeatedly remove each other's entries. A manager has only one webhook server
-// with one certificate.
+// reservations contains the resources that the servers of each manager use exclusively. Two servers that write one configuration as the
+// same field owner would keep removing each other's entries, and a manager has only one webhook server with one certificate.
 var reservations sync.Map
 
 type (
@@ -19,12 +18,12 @@ type (
 		mgr         manager.Manager
 		name, owner string
 	}
-	// certificateReservation reserves the certificate of the webhook server. The value in the map is the certificate source.
+	// certificateReservation reserves the webhook server's certificate. The value in the map is the certificate source.
 	certificateReservation struct{ mgr manager.Manager }
 )
 
-// reserve reserves the configurations and the certificate of the server. A server without hooks does not reserve the
-// certificate. A server with unmanaged configurations reserves nothing.
+// reserve reserves the configurations and the certificate of the server. A server without hooks doesn't reserve the certificate, and one
+// with unmanaged configurations reserves nothing.
 func (s *Server) reserve(serves bool) (release func(), err error) {
 	o := s.options
 	release = func() {}
@@ -56,7 +55,7 @@ func (s *Server) reserve(serves bool) (release func(), err error) {
 	return release, nil
 }
 
-// certificateSource describes the source of the certificates for errors.
+// certificateSource describes where the certificates come from, for errors.
 func certificateSource(o Options) string {
 	if c, ok := o.Certificates.(SelfManaged); ok {
 		return fmt.Sprintf("SelfManaged in the Secret %s", client.ObjectKey{Namespace: o.Namespace, Name: c.withDefaults().SecretName})

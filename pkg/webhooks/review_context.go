@@ -12,12 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// reviewReadTimeout is the time within which an API server must send its review. API servers wait at most 30 seconds for a response.
+// reviewReadTimeout is how long an API server may take to send its review. API servers wait at most 30 seconds for a response.
 const reviewReadTimeout = 30 * time.Second
 
-// reviewContext is the response writer of one HTTP request. If no handler can process the review, reviewContext sets an HTTP error
-// status, so that the API server applies the failure policy. controller-runtime would set the status 200, and the API server would
-// deny the request.
+// reviewContext is the response writer of one HTTP request. If no handler can process the review, it sets an HTTP error status, so that the
+// API server applies the failure policy. controller-runtime would set the status 200, and the API server would deny the request.
 type reviewContext struct {
 	http.ResponseWriter
 	request  *http.Request
@@ -44,9 +43,9 @@ func reviewContextFrom(ctx context.Context) *reviewContext {
 // The logger of controller-runtime has the values of the review only at verbosity 5 and above, because creating a logger with these values
 // takes longer than most handlers.
 //
-// While the server drains, each response closes its connection. The removal of a pod from the endpoints of a Service affects
-// only new connections. API servers would use existing connections until the server closes them, possibly with an
-// unanswered review. For HTTP/2, the Go server sends GOAWAY in place of the Connection header.
+// While the server drains, each response closes its connection. Removing a pod from a Service's endpoints affects only new connections, so
+// API servers would use existing ones until the server closes them, possibly with an unanswered review. For HTTP/2, the Go server sends
+// GOAWAY in place of the Connection header.
 func newHTTPHandler(e *endpoint, logger logr.Logger, readTimeout time.Duration, draining func() bool) http.Handler {
 	hook := &admission.Webhook{Handler: e, LogConstructor: func(_ logr.Logger, req *admission.Request) logr.Logger {
 		if !logger.V(5).Enabled() {
@@ -65,13 +64,12 @@ func newHTTPHandler(e *endpoint, logger logr.Logger, readTimeout time.Duration, 
 	})
 }
 
-// logger returns the logger of one review.
 func (x *reviewContext) logger(req *admission.Request, handler string) logr.Logger {
 	return admission.DefaultLogConstructor(x.log, req).WithValues("handler", handler, "operation", req.Operation)
 }
 
-// abortRead stops reading the request, because the review did not arrive in time. A read deadline at the start of each request would
-// be slower, because for HTTP/2 each deadline sends a message to the goroutine of the connection.
+// abortRead stops reading the request, because the review didn't arrive in time. Setting a read deadline at the start of each request would
+// be slower: for HTTP/2, each deadline sends a message to the goroutine of the connection.
 func (x *reviewContext) abortRead() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

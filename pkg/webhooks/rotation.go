@@ -57,14 +57,13 @@ type certBundle struct {
 	version      string              // resourceVersion of the Secret
 }
 
-// isOlderThan reports whether the bundle was stored before the other bundle. Events of a watch can be older than the last write of the
-// replica.
+// isOlderThan reports whether the bundle was stored before the other one. Watch events can be older than the replica's last write.
 func (b certBundle) isOlderThan(other certBundle) bool {
 	order, err := resourceversion.CompareResourceVersion(b.version, other.version)
 	return err == nil && order < 0
 }
 
-// restoreFrom copies the certificate and the CAs of the latest known bundle, and requests a new certificate.
+// restoreFrom copies the certificate and the CAs of the latest known bundle, and makes the rotation start early.
 func (b *certBundle) restoreFrom(latest certBundle) {
 	b.serving, b.forceRenewal = latest.serving, true
 	for _, ca := range latest.trusted {
@@ -72,16 +71,16 @@ func (b *certBundle) restoreFrom(latest certBundle) {
 	}
 }
 
-// rotation contains the parameters for the replacement of certificates.
+// rotation contains the parameters for replacing certificates.
 type rotation struct {
 	lifetime, renewBefore, propagationDelay time.Duration
 	hosts                                   []string
 	issueKeyPair                            func(hosts []string, lifetime time.Duration) (*keyPair, error)
 }
 
-// advance returns the next state of a bundle, whether the state has changed, and the delay until the next call. published reports
-// whether the webhook configurations contain all trusted CAs. Each call executes only one step, because the result must be
-// stored before the next step.
+// advance returns the next state of a bundle, whether the state has changed, and the delay until the next call. published reports whether
+// the webhook configurations contain all trusted CAs. Each call executes only one step, because the result must be stored before the next
+// one.
 func (r rotation) advance(b certBundle, now time.Time, published bool) (certBundle, bool, time.Duration, error) {
 	b.trusted = slices.Clone(b.trusted)
 	changed := b.prune(now)
@@ -91,7 +90,7 @@ func (r rotation) advance(b certBundle, now time.Time, published bool) (certBund
 	}
 	switch {
 	case b.serving == nil || !b.serving.isValid(now):
-		// No valid certificate is in use, so waiting would not help.
+		// No valid certificate is in use, so waiting wouldn't help.
 		replacement := b.next
 		if replacement == nil {
 			var err error
@@ -106,8 +105,8 @@ func (r rotation) advance(b certBundle, now time.Time, published bool) (certBund
 	case b.next == nil && (b.forceRenewal || r.untilRenewal(b.serving, now) <= 0 || !b.serving.covers(r.hosts)):
 		hosts := r.hosts
 		if !b.serving.covers(r.hosts) {
-			// Include the hosts of the old certificate: replicas of another version may need these hosts and would otherwise start
-			// another rotation.
+			// Include the hosts of the old certificate, because replicas of a different version may need them and would otherwise start a
+			// new rotation.
 			hosts = union(r.hosts, b.serving.hosts())
 		}
 		next, err := r.issueKeyPair(hosts, r.lifetime)
@@ -148,7 +147,7 @@ func (b *certBundle) trust(ca *x509.Certificate) {
 	}
 }
 
-// prune removes expired CAs, and adds missing CAs of the valid certificates. It reports whether the CAs have changed.
+// prune removes expired CAs, adds missing CAs of the valid certificates, and reports whether the CAs have changed.
 func (b *certBundle) prune(now time.Time) bool {
 	before := len(b.trusted)
 	b.trusted = slices.DeleteFunc(b.trusted, func(ca *x509.Certificate) bool { return now.After(ca.NotAfter) })

@@ -8,12 +8,12 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// Keys of the Secret besides tls.crt and tls.key.
+// Keys in the Secret besides tls.crt and tls.key.
 const (
 	bundleKey   = "ca.crt"
 	nextCertKey = "next.crt"
 	nextKeyKey  = "next.key"
-	// trustedSinceAnnotation contains the time at which the configurations were first found to contain the CA of the next certificate.
+	// trustedSinceAnnotation contains when the configurations were first found to contain the CA of the next certificate.
 	trustedSinceAnnotation = "kopf.dev/next-trusted-since"
 )
 

@@ -12,21 +12,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// secretWatcher watches the Secret in every replica, and keeps the webhook server running during the drain time. It also
-// releases the reservations when it stops, because it runs even in replicas that never become the leader.
+// secretWatcher watches the Secret in every replica, and keeps the webhook server running during the drain time. It also releases the
+// reservations when it stops, because it runs even in replicas that never become the leader.
 type secretWatcher struct {
 	mgr        manager.Manager
 	store      *certStore // store of self-managed certificates; nil without them
 	drain      time.Duration
 	startDrain func()
-	release    func() // function that releases the reservations
+	release    func() // releases the reservations
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*secretWatcher) NeedLeaderElection() bool { return false }
 
-// Start blocks until the manager stops and the drain time has passed. Managers stop webhook servers after all other runnables,
-// so the webhook server runs until then.
+// Start blocks until the manager stops and the drain time has passed. Managers stop webhook servers after all other runnables, so the
+// webhook server runs until then.
 func (w *secretWatcher) Start(ctx context.Context) error {
 	defer w.release()
 	ctx = log.IntoContext(ctx, w.mgr.GetLogger().WithName("webhooks"))

@@ -18,8 +18,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
-// Server serves hooks of any kinds on the manager's webhook server, and maintains configurations and certificates according to
-// its [Options]. Create it with [New], add hooks, and set it up once.
+// Server serves hooks of any kinds on the manager's webhook server, and maintains configurations and certificates according to its
+// [Options]. Create it with [New], add hooks, and set it up once.
 type Server struct {
 	mgr           manager.Manager
 	options       Options
@@ -28,26 +28,26 @@ type Server struct {
 	serverStarted func(*http.Request) error
 }
 
-// New returns a server without starting it. [Server.Check] and [Server.SetupWithManager] return errors in the options.
+// New returns a server without starting it. [Server.Check] and [Server.SetupWithManager] report errors in the options.
 func New(mgr manager.Manager, options Options) *Server {
 	return &Server{mgr: mgr, options: options.withDefaults().forConnection(mgr.GetConfig())}
 }
 
-// Add adds hooks. It must be called before the server is set up.
+// Add adds hooks. Call it before the server is set up.
 func (s *Server) Add(hooks ...Hook) *Server {
 	s.hooks = append(s.hooks, hooks...)
 	return s
 }
 
-// Check returns all errors in the options and the hooks, and the conflicts between the hooks that have no errors of their own, joined.
+// Check returns all errors in the options and the hooks, and conflicts between valid hooks, joined.
 func (s *Server) Check() error {
 	_, err := prepareHooks(s.mgr.GetScheme(), s.options, s.hooks)
 	return err
 }
 
-// SetupWithManager registers the hooks with the manager's webhook server, adds the runnables for configurations and
-// certificates to the manager, and adds the readiness check "webhooks". It must be called before the manager starts. Without
-// hooks, the server only removes [Managed] entries that an earlier version of the operator has written.
+// SetupWithManager registers the hooks with the manager's webhook server, adds the runnables for configurations and certificates to the
+// manager, and adds the readiness check "webhooks". Call it before the manager starts. Without hooks, the server only removes [Managed]
+// entries that an earlier version of the operator has written.
 func (s *Server) SetupWithManager() (err error) {
 	all, err := prepareHooks(s.mgr.GetScheme(), s.options, s.hooks)
 	if err != nil {
@@ -155,7 +155,6 @@ func serveCertificatesFrom(server webhook.Server, store *certStore) error {
 	return nil
 }
 
-// newCertStore returns the certificate store of a server.
 func (c SelfManaged) newCertStore(o Options, direct client.Client, notify func()) *certStore {
 	c = c.withDefaults()
 	return &certStore{

@@ -17,73 +17,69 @@ import (
 // DefaultDrain is the default of Options.Drain in a pod or with a Service.
 const DefaultDrain = 5 * time.Second
 
-// Options configures a [Server]. The zero value serves the hooks with certificates from files, and does not write webhook
-// configurations.
+// Options configures a [Server]. The zero value serves the hooks with certificates from files, and doesn't write webhook configurations.
 type Options struct {
-	// Name is the name of the two webhook configurations, and the end of the names of their entries. Use a domain that you own,
-	// such as "databases.example.com". Name is required unless Configurations is Unmanaged.
+	// Name is the name of the two webhook configurations, and what the names of their entries end with. Use a domain that you own, such as
+	// "databases.example.com". Required unless Configurations is Unmanaged.
 	//
 	// Equivalent in kopf: settings.admission.managed.
 	Name string
-	// Configurations selects the writer of the webhook configurations. Default: Unmanaged.
+	// Configurations selects who writes the webhook configurations. Default: Unmanaged.
 	Configurations Configurations
-	// Exit controls the removal of managed configurations at shutdown. Default: KeepOnExit.
+	// Exit says whether managed configurations are removed at shutdown. Default: KeepOnExit.
 	Exit Exit
 	// Annotations are added to managed configurations, such as cert-manager's "cert-manager.io/inject-ca-from".
 	Annotations map[string]string
-	// FieldOwner is the field owner of the entries that the server writes. Default: "kopf-webhooks". Two servers with
-	// the same Name need different owners. [Server.SetupWithManager] returns an error if two servers of one manager have the
-	// same Name and owner.
+	// FieldOwner is the field owner of the entries that the server writes. Default: "kopf-webhooks". Two servers with the same Name need
+	// different owners. [Server.SetupWithManager] returns an error if two servers of one manager share both.
 	FieldOwner string
 
-	// ClientConfig is the address of the operator for API servers: a Service, or a URL for an operator or a tunnel outside of
-	// the cluster. The namespace of the Service defaults to the operator's own namespace, and the port to 443. A path in
-	// ClientConfig is a prefix of the paths of the hooks. CABundle is only needed if Certificates provides no CA.
+	// ClientConfig is where API servers reach the operator: a Service, or a URL for an operator or a tunnel outside of the cluster. The
+	// namespace of the Service defaults to the operator's own namespace, and the port to 443. A path in ClientConfig is a prefix of the
+	// hooks' paths. CABundle is only needed if Certificates provides no CA.
 	//
 	// Equivalent in kopf: the value of settings.admission.server.
 	ClientConfig admissionregistrationv1.WebhookClientConfig
-	// Certificates selects the source of the certificates: [Files] (default) or [SelfManaged].
+	// Certificates selects where the certificates come from: [Files] (default) or [SelfManaged].
 	Certificates Certificates
 
-	// Namespace is the operator's own namespace, which contains the Secret of SelfManaged certificates. Default: the namespace
-	// of its pod.
+	// Namespace is the operator's own namespace, which contains the Secret of SelfManaged certificates. Default: the namespace of its pod.
 	Namespace string
-	// Namespaces limits all hooks to objects in these namespaces. The options [Namespaces] and [EveryNamespace] of a hook
-	// override this limit. Default: all namespaces except kube-system and the namespace of the operator's pods. With a URL, only
-	// kube-system is excluded if the operator runs outside of a pod, or if it connects to another cluster than that of its pod.
+	// Namespaces limits all hooks to objects in these namespaces, unless a hook has [Namespaces] or [EveryNamespace]. Default: all
+	// namespaces except kube-system and the namespace of the operator's pods. With a URL, only kube-system is excluded if the operator runs
+	// outside of a pod, or if it connects to a different cluster than its pod's.
 	Namespaces []string
 
-	// Drain is the time for which the server still answers requests after the shutdown has begun and the readiness check
-	// fails. It must be shorter than the manager's GracefulShutdownTimeout, which also includes the shutdown of all
-	// other runnables. At most 20 seconds are allowed. Default: zero if ClientConfig has a URL; otherwise
-	// [DefaultDrain] with a Service or in a pod, and zero elsewhere. A negative value means zero.
+	// Drain is how long the server still answers requests once shutdown has started and the readiness check fails. It must be shorter than
+	// the manager's GracefulShutdownTimeout, which also includes the shutdown of all other runnables. At most 20 seconds are allowed.
+	// Default: zero if ClientConfig has a URL; otherwise [DefaultDrain] with a Service or in a pod, and zero elsewhere. A negative value
+	// means zero.
 	Drain time.Duration
 
-	podNamespace string // the namespace of the operator's pods; empty if it is unknown
+	podNamespace string // the namespace of the operator's pods; empty if unknown
 }
 
-// Configurations selects the writer of the webhook configurations.
+// Configurations selects who writes the webhook configurations.
 type Configurations int
 
 const (
 	// Unmanaged means that another program writes the configurations.
 	Unmanaged Configurations = iota
-	// Managed means that the server writes one entry for each hook. It does not change entries of other field owners.
+	// Managed means that the server writes one entry for each hook. It doesn't change entries of other field owners.
 	Managed
-	// Injected means that another program writes the configurations, for example from the output of [WriteManifests], and that
-	// the server only updates the caBundle of its hooks.
+	// Injected means that another program writes the configurations, for example from the output of [WriteManifests], and that the server
+	// only updates the caBundle of its hooks.
 	Injected
 )
 
-// Exit controls the removal of managed configurations at shutdown.
+// Exit says whether managed configurations are removed at shutdown.
 type Exit int
 
 const (
-	// KeepOnExit keeps the configurations: with the failure policy Fail, no object bypasses the handlers while the operator is
-	// down.
+	// KeepOnExit keeps the configurations. With the failure policy Fail, objects then can't bypass the handlers while the operator is down.
 	KeepOnExit Exit = iota
-	// RemoveOnExit removes the entries of all hooks that are not [Persistent]. It also deletes configurations without remaining
-	// entries. Use it for an operator with one replica or in development. kopf always removes these entries.
+	// RemoveOnExit removes the entries of all hooks that aren't [Persistent], and deletes configurations without remaining entries. Use it
+	// for an operator with one replica or in development. kopf always removes these entries.
 	RemoveOnExit
 )
 
@@ -94,10 +90,9 @@ const (
 	maxDrain          = 20 * time.Second
 )
 
-// withDefaults returns the options with defaults.
 func (o Options) withDefaults() Options { return o.withDefaultsFrom(podNamespaceFile) }
 
-// withDefaultsFrom reads the namespace of the pod from a file, which exists only in pods.
+// withDefaultsFrom reads the pod's namespace from a file, which exists only in pods.
 func (o Options) withDefaultsFrom(namespaceFile string) Options {
 	text, err := os.ReadFile(namespaceFile)
 	inPod := err == nil
@@ -140,8 +135,8 @@ func (o Options) withDefaultsFrom(namespaceFile string) Options {
 	return o
 }
 
-// forConnection removes the namespace of the pod if the API server calls the operator by a URL, and is not that of the pod's cluster. There, this namespace
-// would be a namespace without pods of the operator.
+// forConnection forgets the pod's namespace if API servers call the operator at a URL and belong to a different cluster than its pod. In
+// that cluster, the namespace doesn't contain the operator's pods.
 func (o Options) forConnection(config *rest.Config) Options {
 	if o.ClientConfig.URL != nil && !connectsToOwnCluster(config) {
 		o.podNamespace = ""
@@ -149,7 +144,7 @@ func (o Options) forConnection(config *rest.Config) Options {
 	return o
 }
 
-// connectsToOwnCluster reports whether the address is one at which the pods of a cluster reach the API server of this cluster.
+// connectsToOwnCluster reports whether the address is one that pods use to reach the API server of their own cluster.
 func connectsToOwnCluster(config *rest.Config) bool {
 	address, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -160,7 +155,7 @@ func connectsToOwnCluster(config *rest.Config) bool {
 		strings.HasPrefix(host, "kubernetes.default.svc.")
 }
 
-// check returns all errors in the options. The options must already have their default values.
+// check returns all errors in the options, which must already have their defaults.
 func (o Options) check() error {
 	var c errorList
 	if o.Configurations < Unmanaged || o.Configurations > Injected {
@@ -230,7 +225,7 @@ func (o Options) checkClientConfig() error {
 	return nil
 }
 
-// pathPrefix returns the path before the paths of the hooks, without a trailing slash.
+// pathPrefix returns what the hooks' paths start with, without a trailing slash.
 func (o Options) pathPrefix() string {
 	switch c := o.ClientConfig; {
 	case c.URL != nil:
@@ -243,7 +238,7 @@ func (o Options) pathPrefix() string {
 	return ""
 }
 
-// clientConfig returns the address of one hook.
+// clientConfig returns the address of one hook, with its CA bundle.
 func (o Options) clientConfig(path string, bundle []byte) admissionregistrationv1.WebhookClientConfig {
 	out := *o.ClientConfig.DeepCopy()
 	if out.CABundle == nil {

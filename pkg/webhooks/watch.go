@@ -16,13 +16,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// startupPeriod is the time after the start during which a forbidden watch is a fatal error, because the permission was
-// probably never granted. Later, watchObject only logs a forbidden watch, and the operator continues to answer reviews.
+// startupPeriod is how long after the start a forbidden watch is a fatal error, because the permission was probably never granted. Later,
+// watchObject only logs it, and the operator continues to answer reviews.
 const startupPeriod = time.Minute
 
-// watchObject calls changed for each event of one object until the context ends. Its requests select only this object, so its cache
-// contains only this object and the permissions can be limited to it. watchObject returns an error if the watch is forbidden at
-// startup. It logs and retries all other failures.
+// watchObject calls changed for each event of one object until the context is cancelled. Its requests and its cache cover only this object,
+// so the permissions can be limited to it. watchObject returns an error if the watch is forbidden at startup. It logs and retries all other
+// failures.
 func watchObject(ctx context.Context, mgr manager.Manager, obj client.Object, changed func(client.Object)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -49,8 +49,8 @@ func watchObject(ctx context.Context, mgr manager.Manager, obj client.Object, ch
 	return err
 }
 
-// newObjectCache returns a cache of one object, which the caller must start. The cache calls forbidden when list or watch
-// requests are forbidden.
+// newObjectCache returns a cache of one object, which the caller must start. The cache calls forbidden when list or watch requests are
+// forbidden.
 func newObjectCache(ctx context.Context, mgr manager.Manager, obj client.Object, changed func(client.Object), forbidden func(error)) (cache.Cache, error) {
 	only := fields.OneTermEqualSelector("metadata.name", obj.GetName())
 	if namespace := obj.GetNamespace(); namespace != "" {
@@ -91,8 +91,8 @@ func newObjectCache(ctx context.Context, mgr manager.Manager, obj client.Object,
 	return c, err
 }
 
-// retryUntilSuccess calls try until try succeeds or the context ends, because a temporary failure of the API server must not
-// stop the operator. It returns an error only if permissions are missing.
+// retryUntilSuccess calls try until it succeeds or the context is cancelled, because a temporary failure of the API server must not stop
+// the operator. It returns an error only if permissions are missing.
 func retryUntilSuccess(ctx context.Context, message string, try func() error) error {
 	for retry := minRetryDelay; ; retry = min(2*retry, maxRetryDelay) {
 		err := try()

@@ -1,2 +1,2 @@
-// Package fence makes an operator pause after its process was suspended, because another replica may have become the leader.
+// Package fence pauses an operator after its process was suspended, because a different replica may have become the leader.
 package fence

@@ -13,11 +13,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// margin is the time that the manager may need to stop the operator after the manager has lost the lease.
+// margin is how long the manager may take to stop the operator after losing the lease.
 const margin = time.Second
 
-// New returns the fence of an operator with leader election or with a shard. It returns nil if the detection of suspensions is disabled. peers is nil without
-// peering, and overdue reports whether the Lease of a shard was not renewed in time; nil without a shard.
+// New returns the fence of an operator with leader election or a shard, or nil if the detection of suspensions is disabled. peers is nil
+// without peering. overdue reports whether the shard's Lease was not renewed in time, and is nil without a shard.
 func New(ctx context.Context, lease operator.LeaseDurations, peers *peering.Peering, overdue func() bool, log logr.Logger) *fencing.Fence {
 	if lease == (operator.LeaseDurations{}) {
 		return nil
@@ -33,8 +33,8 @@ func New(ctx context.Context, lease operator.LeaseDurations, peers *peering.Peer
 	return fencing.New(options)
 }
 
-// Start starts the fence if it is not nil. Until stop is called, the engines handle a suspension as a pause. namespace is one of those that can be paused: a
-// change in one makes the engines check all of them.
+// Start starts the fence, unless it is nil. Until stop is called, the engines treat a suspension as a pause. namespace is any one that can
+// be paused, because a change in one makes the engines check all of them.
 func Start(ctx context.Context, fence *fencing.Fence, engines *operator.Set[*engine.Engine], namespace string) (stop func()) {
 	if fence == nil {
 		return nil

@@ -1,2 +1,3 @@
-// Package namespaces makes an operator handle the namespaces that patterns or a function select, and enter and leave them as they come and go.
+// Package namespaces makes an operator handle the namespaces selected by patterns or a function, and enter and leave them as they come and
+// go.
 package namespaces

@@ -25,7 +25,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
-// Part enters and leaves the namespaces that an operator handles. A nil Part is an operator that handles the namespaces of its cache.
+// Part enters and leaves the namespaces of an operator. With a nil Part, the operator handles whatever namespaces its cache has.
 type Part struct {
 	manager manager.Manager
 	engines *operator.Set[*engine.Engine]
@@ -33,24 +33,24 @@ type Part struct {
 	isNew   func()                              // called when the operator enters namespaces
 	match   func(*corev1.Namespace) bool        // nil without WithNamespaceFunc
 	changed chan struct{}                       // patterns or Namespaces have changed
-	units   *operator.Units[string]             // the namespaces that the operator enters, handles or leaves
+	units   *operator.Units[string]             // namespaces being entered, handled or left
 	entered *operator.Gate                      // opens when the caches of the first namespaces have synced
-	log     logr.Logger                         // of Run
+	log     logr.Logger                         // set by Run
 
 	mu       sync.RWMutex
 	patterns []watching.NamespacePattern
 	caches   []*watching.NamespacedCache
-	warned   bool // the warning about the number of watches was logged
+	warned   bool // the warning about too many watches was logged
 
 	objects toolscache.Store // the Namespaces; nil if the operator does not watch Namespaces
 	synced  func() bool      // reports whether objects is complete
-	denied  error            // the error of a forbidden list or watch of Namespaces
+	denied  error            // why Namespaces cannot be listed or watched
 	running bool
 	decided bool // the first namespaces are known
 }
 
-// A batch contains namespaces that the operator enters together. It calls handlers after the caches of all these namespaces have synced, so that the indexes
-// are complete.
+// A batch is a group of namespaces that the operator enters together. No handlers are called in them before the caches of all have synced,
+// because the indexes would be incomplete.
 type batch struct {
 	mu      sync.Mutex
 	waiting int
@@ -73,7 +73,7 @@ func (b *batch) done() {
 
 const firstNamespaces = "namespaces"
 
-// New returns the part without namespaces.
+// New returns a part that has no namespaces yet.
 func New(mgr manager.Manager, engines *operator.Set[*engine.Engine]) *Part {
 	n := &Part{manager: mgr, engines: engines, changed: make(chan struct{}, 1)}
 	n.Reset()
@@ -81,7 +81,7 @@ func New(mgr manager.Manager, engines *operator.Set[*engine.Engine]) *Part {
 	return n
 }
 
-// Reset makes the part wait for its first namespaces again. It must not be called while the part runs.
+// Reset makes the part wait for its first namespaces again. Don't call it while the part runs.
 func (n *Part) Reset() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -90,7 +90,7 @@ func (n *Part) Reset() {
 		firstNamespaces)
 }
 
-// SetPatterns sets the patterns of the namespaces. It is safe for concurrent use.
+// SetPatterns sets the namespace patterns. It is safe for concurrent use.
 func (n *Part) SetPatterns(patterns []watching.NamespacePattern) {
 	n.mu.Lock()
 	n.patterns = patterns
@@ -101,20 +101,20 @@ func (n *Part) SetPatterns(patterns []watching.NamespacePattern) {
 // SetFunc sets a function that selects Namespaces. It must be called before [Part.Run].
 func (n *Part) SetFunc(match func(*corev1.Namespace) bool) { n.match = match }
 
-// Entered returns the gate that opens when the caches of the first namespaces have synced.
+// Entered returns a gate that opens once the caches of the first namespaces have synced.
 func (n *Part) Entered() *operator.Gate {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.entered
 }
 
-// InScope implements engine.Scope. It returns true for all cluster-scoped objects, whose namespace is empty.
+// InScope implements engine.Scope. Cluster-scoped objects, whose namespace is empty, are always in scope.
 func (n *Part) InScope(key types.NamespacedName) bool {
 	phase, known := n.units.Phase(key.Namespace)
 	return key.Namespace == "" || known && phase != operator.Leaving
 }
 
-// Admits implements engine.Scope. It returns false while the caches of the namespace have not synced.
+// Admits implements engine.Scope. It returns false until the namespace's caches have synced.
 func (n *Part) Admits(key types.NamespacedName) bool {
 	phase, known := n.units.Phase(key.Namespace)
 	return !known || phase != operator.Starting
@@ -127,7 +127,7 @@ func (n *Part) notifyChanged() {
 	}
 }
 
-// NewCache returns a cache for the namespaces of the set. The set adds and removes namespaces of the cache until stop is called.
+// NewCache returns a cache for the part's namespaces. The part adds namespaces to it and removes them until stop is called.
 func (n *Part) NewCache(ctx context.Context, options cache.Options) (objects cache.Cache, stop func(), err error) {
 	c, err := watching.NewNamespacedCache(n.manager.GetConfig(), options)
 	if err != nil {
@@ -148,7 +148,7 @@ func (n *Part) NewCache(ctx context.Context, options cache.Options) (objects cac
 			return nil, nil, err
 		}
 		if phase, known := n.units.Phase(namespace); !known || phase == operator.Leaving {
-			c.Remove(namespace) // the operator has left the namespace in the meantime
+			c.Remove(namespace) // meanwhile the operator has left the namespace
 		}
 	}
 	return c, stop, nil
@@ -168,16 +168,16 @@ func (n *Part) Names() (names []string) {
 	return names
 }
 
-// namespaceRetryInterval is the delay before the operator retries a namespace whose caches could not be created.
+// namespaceRetryInterval is how long the operator waits before it retries a namespace whose caches couldn't be created.
 const namespaceRetryInterval = 10 * time.Second
 
-// Run enters and leaves namespaces until the context is cancelled. entered is called when the operator enters namespaces, and reader returns the options for the
-// cache of the Namespaces.
+// Run enters and leaves namespaces until the context is cancelled. entered is called whenever the operator enters namespaces. reader
+// returns the options for the cache of Namespaces.
 func (n *Part) Run(ctx context.Context, log logr.Logger, entered func(), reader func(context.Context) cache.Options) error {
 	n.log, n.isNew, n.reader = log, entered, reader
 	n.Begin()
 	defer n.end()
-	var group sync.WaitGroup // ends after the units
+	var group sync.WaitGroup // waited for after the units
 	defer group.Wait()
 	defer n.units.Wait()
 	observing := false
@@ -204,7 +204,7 @@ func (n *Part) Run(ctx context.Context, log logr.Logger, entered func(), reader 
 	}
 }
 
-// Begin makes the part not ready until it has entered its first namespaces. Run ends this.
+// Begin makes the part report as not ready until it has entered its first namespaces, or Run returns.
 func (n *Part) Begin() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -217,7 +217,7 @@ func (n *Part) end() {
 	n.running = false
 }
 
-// needsObjects reports whether the set depends on the Namespaces that exist. The caller must hold the lock.
+// needsObjects reports whether the part depends on which Namespaces exist. The caller must hold the lock.
 func (n *Part) needsObjects() bool {
 	return n.match != nil || slices.ContainsFunc(n.patterns, func(p watching.NamespacePattern) bool {
 		_, exact := p.Exact()
@@ -225,7 +225,7 @@ func (n *Part) needsObjects() bool {
 	})
 }
 
-// observe watches the Namespaces until stop is called.
+// observe watches Namespaces until stop is called.
 func (n *Part) observe(ctx context.Context) (stop func(), err error) {
 	options := n.reader(ctx)
 	options.ByObject, options.DefaultNamespaces, options.DefaultLabelSelector, options.DefaultFieldSelector = nil, nil, nil, nil
@@ -281,7 +281,7 @@ func (n *Part) observe(ctx context.Context) (stop func(), err error) {
 	return func() { cancel(); ended.Wait() }, nil
 }
 
-// desired returns the namespaces that the operator must handle, and false if they are not known yet.
+// desired returns the namespaces that the operator should handle, or false if they aren't known yet.
 func (n *Part) desired() (names map[string]bool, known bool) {
 	n.mu.RLock()
 	patterns, objects, needsObjects, denied := n.patterns, n.objects, n.needsObjects(), n.denied
@@ -309,8 +309,8 @@ func (n *Part) desired() (names map[string]bool, known bool) {
 	return names, true
 }
 
-// exists reports whether a namespace exists. It returns false for a namespace that is being deleted and contains no objects. If the operator has not listed
-// the Namespaces, exists returns true.
+// exists reports whether a namespace exists. A namespace that is being deleted and holds no more objects doesn't count. If the operator
+// hasn't listed the Namespaces, exists returns true.
 func (n *Part) exists(namespace string) bool {
 	n.mu.RLock()
 	objects, isSynced := n.objects, n.synced != nil && n.synced()
@@ -341,16 +341,18 @@ func (n *Part) selects(patterns []watching.NamespacePattern, ns *corev1.Namespac
 	return selected && err == nil
 }
 
-// isTerminated reports whether a namespace is being deleted and contains no objects. Until then, the operator may have to remove finalizers in it.
+// isTerminated reports whether a namespace is being deleted and holds no more objects. Until then, the operator may have to remove
+// finalizers in it.
 func isTerminated(ns *corev1.Namespace) bool {
 	return ns.DeletionTimestamp != nil && len(ns.Status.Conditions) > 0 &&
 		!slices.ContainsFunc(ns.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Status == corev1.ConditionTrue })
 }
 
-// adjust starts to enter the desired namespaces, and starts to leave all others. A desired namespace that the operator leaves is entered afterwards.
+// adjust starts to enter the desired namespaces and to leave all others. If a desired namespace is still being left, it is entered
+// afterwards.
 func (n *Part) adjust(ctx context.Context, group *sync.WaitGroup, desired map[string]bool) {
 	n.units.Stop(func(namespace string) bool { return desired[namespace] })
-	together := &batch{waiting: 1, ready: make(chan struct{})} // waits until all namespaces have been added
+	together := &batch{waiting: 1, ready: make(chan struct{})} // the extra one is for this function, until it has added all namespaces
 	isNew := false
 	for namespace := range desired {
 		together.add()
@@ -390,7 +392,8 @@ func (n *Part) adjust(ctx context.Context, group *sync.WaitGroup, desired map[st
 // maxWatches is the number of watches above which the operator logs a warning.
 const maxWatches = 500
 
-// serve enters a namespace, waits until the namespace is no longer desired, and leaves it. The context desired ends when the namespace is no longer desired.
+// serve enters a namespace, waits until it is no longer desired, and leaves it. The context desired is cancelled when the namespace is no
+// longer desired.
 func (n *Part) serve(ctx, desired context.Context, namespace string, together *batch) {
 	if n.enter(desired, namespace, together) {
 		n.units.Set(namespace, operator.Serving)
@@ -410,8 +413,8 @@ func (n *Part) serve(ctx, desired context.Context, namespace string, together *b
 	n.leave(ctx, namespace)
 }
 
-// enter starts to watch a namespace, and waits until the caches of all namespaces of the batch have synced. It returns false if the namespace is no longer
-// desired.
+// enter starts to watch a namespace, and waits until the caches of the whole batch have synced. It returns false if the namespace is no
+// longer desired.
 func (n *Part) enter(ctx context.Context, namespace string, together *batch) bool {
 	ready := sync.OnceFunc(together.done)
 	defer ready()
@@ -421,7 +424,7 @@ func (n *Part) enter(ctx context.Context, namespace string, together *batch) boo
 			break
 		}
 		n.log.Error(err, "Failed to watch a namespace; retrying", "namespace", namespace)
-		ready() // the other namespaces of the batch do not wait
+		ready() // the rest of the batch shouldn't wait
 		select {
 		case <-time.After(namespaceRetryInterval):
 		case <-ctx.Done():
@@ -436,8 +439,8 @@ func (n *Part) enter(ctx context.Context, namespace string, together *batch) boo
 	return ctx.Err() == nil
 }
 
-// awaitDeletions waits until the engines have observed the deletions of all objects in a deleted namespace. The deletion of the Namespace may be observed
-// first.
+// awaitDeletions waits until the engines have seen all objects in a deleted namespace being deleted, because the deletion of the Namespace
+// itself may be observed first.
 func (n *Part) awaitDeletions(ctx context.Context, namespace string) {
 	ctx, cancel := context.WithTimeout(ctx, deletionsTimeout)
 	defer cancel()
@@ -451,7 +454,7 @@ func (n *Part) awaitDeletions(ctx context.Context, namespace string) {
 	}
 }
 
-// deletionsTimeout limits the wait for the deletions of the objects in a deleted namespace.
+// deletionsTimeout limits how long awaitDeletions waits.
 const deletionsTimeout = 10 * time.Second
 
 func isIn(namespace string) func(types.NamespacedName) bool {
@@ -481,7 +484,7 @@ func (n *Part) addToCaches(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// waitForCaches waits until the caches contain the objects of a namespace, and until the indexes contain them, too.
+// waitForCaches waits until both the caches and the indexes contain a namespace's objects.
 func (n *Part) waitForCaches(ctx context.Context, namespace string) {
 	n.mu.RLock()
 	caches := n.caches
@@ -502,7 +505,7 @@ func (n *Part) waitForCaches(ctx context.Context, namespace string) {
 	}
 }
 
-// leave waits until the work in a namespace has ended, and removes the namespace from the caches.
+// leave waits until all work in a namespace is finished, and removes the namespace from the caches.
 func (n *Part) leave(ctx context.Context, namespace string) {
 	engines := n.engines.All()
 	for _, e := range engines {
@@ -522,7 +525,8 @@ func (n *Part) leave(ctx context.Context, namespace string) {
 	n.log.Info("The namespace is no longer handled", "namespace", namespace)
 }
 
-// NotReady returns the reasons why the operator does not handle namespaces yet. A replica that waits for leadership handles none.
+// NotReady returns why the operator doesn't handle its namespaces yet. A replica that is waiting for leadership is not expected to handle
+// any.
 func (n *Part) NotReady() (errs []error) {
 	if n == nil {
 		return nil
@@ -547,13 +551,13 @@ func (n *Part) NotReady() (errs []error) {
 	return errs
 }
 
-// Handles reports whether the caches of a namespace have synced, and the operator handles its objects.
+// Handles reports whether a namespace's caches have synced and the operator handles its objects.
 func (n *Part) Handles(namespace string) bool {
 	phase, known := n.units.Phase(namespace)
 	return known && phase == operator.Serving
 }
 
-// Exact returns the namespaces of the patterns if all patterns are names, and otherwise nil.
+// Exact returns the patterns if all of them are plain names, otherwise nil.
 func (n *Part) Exact() (names []string) {
 	if n == nil {
 		return nil
@@ -570,7 +574,7 @@ func (n *Part) Exact() (names []string) {
 	return names
 }
 
-// Rights returns the permission to watch the Namespaces, if the operator does so.
+// Rights returns the permission to watch Namespaces, if the operator needs it.
 func (n *Part) Rights(string) []rbac.Need {
 	if n == nil {
 		return nil

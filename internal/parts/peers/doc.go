@@ -1,2 +1,2 @@
-// Package peers coordinates an operator with other operators: it runs the peering, and forwards its pauses to the engines.
+// Package peers coordinates an operator with others: it runs the peering, and forwards pauses to the engines.
 package peers

@@ -19,7 +19,7 @@ import (
 	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// Part runs the peering of an operator. A nil Part is an operator without peering.
+// Part runs an operator's peering. With a nil Part, the operator has no peering.
 type Part struct {
 	options peering.Options
 	manager manager.Manager
@@ -27,15 +27,14 @@ type Part struct {
 	running atomic.Pointer[peering.Peering] // nil before the start, and if the operator is standalone
 }
 
-// New returns the part for the options.
 func New(options peering.Options, mgr manager.Manager, engines *operator.Set[*engine.Engine]) *Part {
 	return &Part{options: options, manager: mgr, engines: engines}
 }
 
-// HasPeers reports whether the operator has peers. A standalone operator has none.
+// HasPeers reports whether the operator has peering and isn't standalone.
 func (p *Part) HasPeers() bool { return p != nil && !p.options.Standalone }
 
-// Open creates the peering, and reserves its peering objects until release is called. The peering is nil if the operator has no peers.
+// Open creates the peering and reserves its peering objects until release is called. The peering is nil if the operator has no peers.
 func (p *Part) Open() (peers *peering.Peering, release func(), err error) {
 	if !p.HasPeers() {
 		return nil, func() {}, nil
@@ -51,7 +50,7 @@ func (p *Part) Open() (peers *peering.Peering, release func(), err error) {
 	return peers, release, nil
 }
 
-// reserve reserves the peering objects until release is called. It returns an error if another operator of the manager uses one of them.
+// reserve reserves the peering objects until release is called. It fails if another operator of the manager uses one of them.
 func (p *Part) reserve() (release func(), err error) {
 	name, namespaces := cmp.Or(p.options.Name, peering.DefaultName), p.options.Namespaces
 	kind := peeringv1.GroupVersion.WithKind("KopfPeering")
@@ -70,8 +69,8 @@ func (p *Part) reserve() (release func(), err error) {
 	return release, nil
 }
 
-// Forward notifies the engines of each start and end of a pause until stop is called. It also notifies them immediately, because a pause may already have
-// started.
+// Forward notifies the engines whenever a pause starts or ends, until stop is called. It notifies them once immediately, because a pause
+// may already have started.
 func (p *Part) Forward() (stop func()) {
 	notify := func(namespace string) {
 		for _, e := range p.engines.All() {
@@ -93,7 +92,7 @@ func (p *Part) Scopes() []string {
 	return p.options.Namespaces
 }
 
-// NotReady returns the reason why the peers are not known, or why the peering fails.
+// NotReady returns why the peers aren't known, or why the peering fails.
 func (p *Part) NotReady() []error {
 	if p == nil || p.running.Load() == nil {
 		return nil
@@ -101,7 +100,7 @@ func (p *Part) NotReady() []error {
 	return []error{p.running.Load().Readyz(nil)}
 }
 
-// ServeHTTP responds with a text about whether and why the operator is paused.
+// ServeHTTP responds with a text that says whether the operator is paused, and why.
 func (p *Part) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p == nil || p.running.Load() == nil {
 		_, _ = fmt.Fprintln(w, "the operator does not run in this process, or is standalone") // the client may have closed the connection
@@ -110,10 +109,10 @@ func (p *Part) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.running.Load().ServeHTTP(w, r)
 }
 
-// groups are the API groups of peering objects. Old operators in Python use the second group.
+// groups are the API groups of peering objects. Old Python operators use the second one.
 var groups = []string{peeringv1.GroupVersion.Group, "zalando.org"}
 
-// KindOf returns the kind of the peering objects of a permission, and false for other permissions.
+// KindOf returns the kind of peering objects that a permission is for, or false for other permissions.
 func KindOf(n rbac.Need) (schema.GroupKind, bool) {
 	if !slices.Contains(groups, n.Group) {
 		return schema.GroupKind{}, false
@@ -124,7 +123,7 @@ func KindOf(n rbac.Need) (schema.GroupKind, bool) {
 	return schema.GroupKind{Group: n.Group, Kind: "KopfPeering"}, true
 }
 
-// Rights returns the permissions of the peering.
+// Rights returns the permissions that the peering needs.
 func (p *Part) Rights(string) (needs []rbac.Need) {
 	if !p.HasPeers() {
 		return nil

@@ -1,2 +1,2 @@
-// Package probes serves the values of probes, which are functions of the user.
+// Package probes serves the values of probes, which are user functions.
 package probes

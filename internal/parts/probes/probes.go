@@ -15,10 +15,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 )
 
-// ttl is the time for which the values of probes are cached.
+// ttl is how long probe values are cached.
 const ttl = 10 * time.Second
 
-// Probes calls the functions of probes and caches their values. The zero value has no probes.
+// Probes calls the probe functions and caches their values. The zero value is empty.
 type Probes struct {
 	list      []probe
 	mu        sync.Mutex
@@ -32,12 +32,12 @@ type probe struct {
 	fn func(context.Context) (any, error)
 }
 
-// Add adds a probe. It must not be called after the first request.
+// Add adds a probe. Don't call it after the first request.
 func (p *Probes) Add(id string, fn func(context.Context) (any, error)) {
 	p.list = append(p.list, probe{id, fn})
 }
 
-// Has reports whether there is a probe with an id.
+// Has reports whether a probe with this id exists.
 func (p *Probes) Has(id string) bool {
 	return slices.ContainsFunc(p.list, func(one probe) bool { return one.id == id })
 }
@@ -45,7 +45,7 @@ func (p *Probes) Has(id string) bool {
 // IsEmpty reports whether there are no probes.
 func (p *Probes) IsEmpty() bool { return len(p.list) == 0 }
 
-// Serve responds with the values of all probes, as a JSON object with their ids as keys. The probes receive the context.
+// Serve responds with a JSON object that maps probe ids to values. The probes receive the context.
 func (p *Probes) Serve(ctx context.Context, w http.ResponseWriter) {
 	values, err := p.evaluate(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (p *Probes) Serve(ctx context.Context, w http.ResponseWriter) {
 	}
 }
 
-// evaluate returns the values of all probes, or the error of the first probe that fails. It caches both for ttl.
+// evaluate returns the values of all probes, or the error of the first one that fails. It caches either for ttl.
 func (p *Probes) evaluate(ctx context.Context) (map[string]any, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,12 +78,12 @@ func (p *Probes) evaluate(ctx context.Context) (map[string]any, error) {
 	}
 	p.evaluated = time.Now()
 	if ctx.Err() != nil {
-		p.evaluated = time.Time{} // the cancelled context of the client may be the cause of an error, so the result is not cached
+		p.evaluated = time.Time{} // the error may come from the client's cancelled context, so it is not cached
 	}
 	return p.values, p.err
 }
 
-// evaluate calls the function of the probe and returns the JSON form of its value. It returns a panic as an error.
+// evaluate calls the probe's function and returns its value in JSON form. A panic becomes an error.
 func (p probe) evaluate(ctx context.Context) (value any, err error) {
 	err = guard.Call("", func() error {
 		if value, err = p.fn(ctx); err != nil {

@@ -1,2 +1,2 @@
-// Package rights compares the permissions that an operator has with those that it needs, at its start and while it runs.
+// Package rights compares the permissions that an operator has with those it needs, when it starts and while it runs.
 package rights

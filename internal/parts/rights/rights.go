@@ -17,10 +17,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// reviewTimeout limits the check of the permissions at the start.
+// reviewTimeout limits the permission check when the operator starts.
 const reviewTimeout = 10 * time.Second
 
-// A Checker compares the permissions of the operator with the permissions that it needs. A nil Checker checks nothing.
+// A Checker compares the permissions that the operator has with those it needs. A nil Checker checks nothing.
 type Checker struct {
 	client  authorizationclient.AuthorizationV1Interface
 	needs   func() ([]rbac.Need, error)
@@ -28,14 +28,14 @@ type Checker struct {
 	changed chan struct{} // the needs have changed
 
 	mu sync.Mutex
-	// Each element of these slices has exactly one verb.
-	reviewed []rbac.Need // the permissions of the last review
-	missing  []rbac.Need // the permissions that were missing in the last review
-	initial  []rbac.Need // the elements of missing that were also missing in their first review
+	// Each need in these slices has exactly one verb.
+	reviewed []rbac.Need // checked in the last review
+	missing  []rbac.Need // missing in the last review
+	initial  []rbac.Need // those in missing that were already missing when first reviewed
 }
 
-// Start reviews the permissions that the operator needs at its start. It returns an error if a permission is missing without which the operator must not start,
-// and nil if the API server does not support such reviews. later returns the permissions for the reviews of [Checker.Run].
+// Start reviews the permissions that the operator needs when it starts. It fails if one is missing that the operator must not start
+// without. The Checker is nil if the API server doesn't support such reviews. later returns the permissions that [Checker.Run] reviews.
 func Start(
 	ctx context.Context, mgr manager.Manager, isFatal func(rbac.Level) bool, atStart []rbac.Need, later func() ([]rbac.Need, error),
 ) (*Checker, error) {
@@ -52,7 +52,7 @@ func Start(
 		return nil, nil
 	case err != nil:
 		c.log.V(1).Info("Failed to check the permissions of the operator", "error", err.Error())
-		return c, nil // Run repeats the check at the interval
+		return c, nil // Run checks again after its interval
 	}
 	if slices.ContainsFunc(missing, func(n rbac.Need) bool { return isFatal(n.Level) }) {
 		return nil, fmt.Errorf("the operator cannot start: permissions are missing:\n%s\nadd the rules below to its roles, or choose another mode with WithRightsCheck, such as rights.Warn\n%s",
@@ -62,7 +62,7 @@ func Start(
 	return c, nil
 }
 
-// Recheck requests a review, because the needs have changed.
+// Recheck requests a new review because the needs have changed.
 func (c *Checker) Recheck() {
 	if c == nil {
 		return
@@ -76,7 +76,7 @@ func (c *Checker) Recheck() {
 // Close resets the metric of missing permissions.
 func (c *Checker) Close() { c.update(nil, nil) }
 
-// Run repeats the review until the context is cancelled: at the interval, if the interval is not 0, and after Recheck.
+// Run repeats the review until the context is cancelled, after every Recheck and at the interval unless that is 0.
 func (c *Checker) Run(ctx context.Context, interval time.Duration) {
 	var tick <-chan time.Time
 	if interval > 0 {
@@ -107,7 +107,7 @@ func (c *Checker) Run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// update sets the result of a review, and logs the differences from the last review.
+// update stores a review's result, and logs what has changed since the last one.
 func (c *Checker) update(needs, missing []rbac.Need) {
 	needs, missing = singleVerbs(needs), singleVerbs(missing)
 	c.mu.Lock()
@@ -142,7 +142,7 @@ func (c *Checker) update(needs, missing []rbac.Need) {
 	c.reviewed, c.missing, c.initial = needs, missing, initial
 }
 
-// NotReady returns an error for each permission that the operator had in an earlier review and now lacks.
+// NotReady returns an error for each permission that the operator had in an earlier review but now lacks.
 func (c *Checker) NotReady() (errs []error) {
 	if c == nil {
 		return nil
@@ -158,7 +158,7 @@ func (c *Checker) NotReady() (errs []error) {
 	return errs
 }
 
-// singleVerbs splits permissions into permissions with one verb each.
+// singleVerbs splits permissions so that each has one verb.
 func singleVerbs(needs []rbac.Need) (single []rbac.Need) {
 	for _, n := range needs {
 		for _, verb := range n.Verbs {
@@ -169,7 +169,6 @@ func singleVerbs(needs []rbac.Need) (single []rbac.Need) {
 	return single
 }
 
-// setOf returns the set of the strings of permissions.
 func setOf(needs []rbac.Need) map[string]bool {
 	set := make(map[string]bool, len(needs))
 	for _, n := range needs {

@@ -18,14 +18,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// ringKind is the kind of the configuration of the sharder.
+// ringKind is the kind that configures the sharder.
 var ringKind = schema.GroupVersionKind{Group: "sharding.timebertt.dev", Version: "v1alpha1", Kind: "ControllerRing"}
 
-// readTimeout limits the read of the ControllerRing.
 const readTimeout = 10 * time.Second
 
-// CheckServed returns an error if the ControllerRing cannot be read, or does not contain a sharded kind of the operator. If the read is forbidden, it only
-// logs the error. It does nothing for a ring with a fixed number of shards.
+// CheckServed returns an error if the ControllerRing can't be read, or lacks one of the operator's sharded kinds. If the operator isn't
+// allowed to read it, the error is only logged. Rings with a fixed number of shards need no check.
 func (p *Part) CheckServed(ctx context.Context, kinds []engine.Kind) error {
 	if p == nil || p.ring.Total() > 0 {
 		return nil
@@ -52,7 +51,7 @@ func (p *Part) CheckServed(ctx context.Context, kinds []engine.Kind) error {
 	for _, kind := range kinds {
 		mapping, err := p.manager.GetRESTMapper().RESTMapping(kind.GVK.GroupKind(), kind.GVK.Version)
 		if err != nil || !p.Shards(&kind) {
-			continue // for a kind that is not served, the operator returns an error or waits later
+			continue // if the kind is not served, the operator fails or waits later
 		}
 		if gr := mapping.Resource.GroupResource(); !slices.Contains(listed, gr) {
 			errs = append(errs, fmt.Errorf("WithSharding: the ControllerRing %q does not contain %s, so that no replica would handle its objects: "+
@@ -65,7 +64,7 @@ func (p *Part) CheckServed(ctx context.Context, kinds []engine.Kind) error {
 	return nil
 }
 
-// ringResources returns the main resources of a ring. It omits their controlledResources, which the sharder moves without a drain.
+// ringResources returns a ring's main resources, without their controlledResources, which the sharder moves without draining them.
 func ringResources(ring *unstructured.Unstructured) (all []schema.GroupResource) {
 	resources, _, _ := unstructured.NestedSlice(ring.Object, "spec", "resources")
 	for _, one := range resources {

@@ -32,7 +32,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
-// Part runs an operator as one shard of a ring. A nil Part is an operator without sharding.
+// Part runs an operator as one shard of a ring. With a nil Part, the operator isn't sharded.
 type Part struct {
 	ring    sharding.Ring
 	manager manager.Manager
@@ -44,15 +44,14 @@ type Part struct {
 	warnAboutServer func()                           // logs once that the API server ignores shard selectors
 
 	mu         sync.Mutex
-	unfinished []*engine.Engine // the ended engines with daemons or timers that have not returned
+	unfinished []*engine.Engine // stopped engines with daemons or timers that have not returned
 }
 
-// New returns the part for a ring.
 func New(ring sharding.Ring, mgr manager.Manager, lease *operator.LeaseDurations, engines *operator.Set[*engine.Engine]) *Part {
 	return &Part{ring: ring, manager: mgr, lease: lease, engines: engines}
 }
 
-// Shards reports whether each process handles only a part of the objects of a kind.
+// Shards reports whether the kind is sharded, so that each process handles only some of its objects.
 func (p *Part) Shards(kind *engine.Kind) bool {
 	handlers := len(kind.Handlers.IDs()) + len(kind.EventHandlers.IDs()) + len(kind.ReconcileHandlers.IDs()) + len(kind.BackgroundHandlers.IDs())
 	return p != nil && handlers > 0
@@ -67,7 +66,8 @@ func (p *Part) CheckKind(kind *engine.Kind) error {
 	return nil
 }
 
-// CheckRelated returns an error if a related kind is also sharded. method has declared the related kind, and kinds contains all kinds with handlers.
+// CheckRelated returns an error if a related kind is sharded, too. method is what declared the related kind, and kinds are all kinds with
+// handlers.
 func (p *Part) CheckRelated(method string, related schema.GroupVersionKind, kinds []engine.Kind) error {
 	if slices.ContainsFunc(kinds, func(kind engine.Kind) bool { return kind.GVK == related && p.Shards(&kind) }) {
 		return fmt.Errorf("%s(%s): the kind is also sharded, so that changes of other replicas' objects would go unnoticed: "+
@@ -76,7 +76,7 @@ func (p *Part) CheckRelated(method string, related schema.GroupVersionKind, kind
 	return nil
 }
 
-// Mistakes returns the mistakes in the options of the ring.
+// Mistakes returns the mistakes in the ring's options.
 func (p *Part) Mistakes() (errs []error) {
 	if p != nil && *p.lease == (operator.LeaseDurations{}) {
 		errs = append(errs, errors.New("WithSharding needs the durations of the Lease: remove WithLeaseDurations(0, 0, 0)"))
@@ -84,7 +84,7 @@ func (p *Part) Mistakes() (errs []error) {
 	return errs
 }
 
-// Check returns an error if the name of the shard or its namespace is not known.
+// Check returns an error if the shard's name or namespace is unknown.
 func (p *Part) Check() (errs []error) {
 	if p == nil {
 		return nil
@@ -99,11 +99,11 @@ func (p *Part) Check() (errs []error) {
 	return errs
 }
 
-// NewInformer is the type of the function that creates the informers of a cache.
+// NewInformer is the type of a cache's function that creates its informers.
 type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// Informers returns a function that creates informers. The informers of sharded kinds deliver only the objects of this process. kinds contains the kinds of the
-// cache. If the API server does not select the objects by a hash, Informers returns next.
+// Informers returns a function that creates informers, which for sharded kinds deliver only the objects of this process. kinds are the
+// cache's kinds. If the API server doesn't select objects by hash, it returns next.
 func (p *Part) Informers(next NewInformer, kinds []engine.Kind) NewInformer {
 	if p == nil || p.ring.Selector() == nil {
 		return next
@@ -117,7 +117,7 @@ func (p *Part) Informers(next NewInformer, kinds []engine.Kind) NewInformer {
 	}
 }
 
-// Labels returns the label selector for the watch of a kind, or nil for all objects.
+// Labels returns the label selector for watching a kind, or nil for all objects.
 func (p *Part) Labels(kind *engine.Kind) labels.Selector {
 	shard := p.ShardOf(kind)
 	if shard == nil {
@@ -126,7 +126,7 @@ func (p *Part) Labels(kind *engine.Kind) labels.Selector {
 	return labels.SelectorFromSet(labels.Set{shard.Label: shard.Name})
 }
 
-// Selects reports whether the hash of an object of a kind selects the object for this process.
+// Selects reports whether an object belongs to this process by its hash.
 func (p *Part) Selects(kind *engine.Kind, obj client.Object) bool {
 	if !p.Shards(kind) || p.ring.Selector() == nil {
 		return true
@@ -135,7 +135,7 @@ func (p *Part) Selects(kind *engine.Kind, obj client.Object) bool {
 	return err == nil && selected
 }
 
-// ShardOf returns the shard of this process if the objects of the kind move between processes, and otherwise nil.
+// ShardOf returns the shard of this process if the kind's objects move between processes, otherwise nil.
 func (p *Part) ShardOf(kind *engine.Kind) *shards.Shard {
 	if !p.Shards(kind) {
 		return nil
@@ -143,7 +143,7 @@ func (p *Part) ShardOf(kind *engine.Kind) *shards.Shard {
 	return p.shard
 }
 
-// IsOverdue returns the function that reports whether the Lease was not renewed in time; nil without a Lease.
+// IsOverdue returns a function that reports whether the Lease was not renewed in time. It returns nil without a Lease.
 func (p *Part) IsOverdue() func() bool {
 	if p == nil || p.held.Load() == nil {
 		return nil
@@ -151,13 +151,13 @@ func (p *Part) IsOverdue() func() bool {
 	return p.held.Load().IsOverdue
 }
 
-// MovesObjects reports whether the objects of a kind move between processes.
+// MovesObjects reports whether a kind's objects move between processes.
 func (p *Part) MovesObjects(kind *engine.Kind) bool { return p.Shards(kind) && p.ring.Total() == 0 }
 
-// NeedsNamespace reports whether the permissions of the shard depend on the namespace of the operator.
+// NeedsNamespace reports whether the shard's permissions depend on the operator's namespace.
 func (p *Part) NeedsNamespace() bool { return p != nil && p.ring.ExplicitNamespace() == "" }
 
-// Rights returns the permissions of a shard. namespace is the namespace of the operator, and may be empty outside of a cluster.
+// Rights returns a shard's permissions. namespace is the operator's namespace, and may be empty outside a cluster.
 func (p *Part) Rights(namespace string) []rbac.Need {
 	if p == nil {
 		return nil
@@ -185,9 +185,9 @@ func (p *Part) Rights(namespace string) []rbac.Need {
 	}
 }
 
-// Run acquires the Lease of the shard, calls run while it holds the Lease, and then releases the Lease. If the Lease is lost, Run returns an error
-// before other shards can handle the objects, even if run has not returned. If daemons or timers have not returned after run, the Lease is renewed until
-// they return. Without a ring, Run only calls run.
+// Run acquires the shard's Lease, calls run while it holds the Lease, and then releases it. If the Lease is lost, Run returns an error
+// before other shards can handle the objects, even if run hasn't returned by then. If daemons or timers are still running after run, the
+// Lease is renewed until they return. Without a ring, Run only calls run.
 func (p *Part) Run(ctx context.Context, run func(context.Context) error) error {
 	if p == nil {
 		return run(ctx)
@@ -206,7 +206,7 @@ func (p *Part) Run(ctx context.Context, run func(context.Context) error) error {
 	lease, err := shardlease.Acquire(ctx, options)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // the operator was stopped while it waited for the Lease
+			return nil // the operator was stopped while it was waiting for the Lease
 		}
 		return fmt.Errorf("the operator cannot start:\nWithSharding: %w", err)
 	}
@@ -225,7 +225,7 @@ func (p *Part) Run(ctx context.Context, run func(context.Context) error) error {
 	select {
 	case err := <-ended:
 		cancel(nil)
-		defer marking.Wait() // not after the loss of the Lease, because requests can ignore their contexts
+		defer marking.Wait() // but not after losing the Lease, because requests can ignore their contexts
 		if p.Unfinished() == 0 {
 			defer renewed.Set(0)
 			return errors.Join(err, keeping.release(log))
@@ -237,7 +237,7 @@ func (p *Part) Run(ctx context.Context, run func(context.Context) error) error {
 				log.Error(err, "The Lease of the shard is lost; other shards can handle the objects of daemons and timers that have not returned")
 				return
 			}
-			_ = keeping.release(log) // nothing more can be done about an error
+			_ = keeping.release(log) // the error can only be ignored
 		}()
 		return err
 	case lostErr := <-keeping.lost:
@@ -248,7 +248,7 @@ func (p *Part) Run(ctx context.Context, run func(context.Context) error) error {
 	}
 }
 
-// AddEnded adds an ended engine if some of its daemons or timers have not returned.
+// AddEnded adds a stopped engine if some of its daemons or timers have not returned.
 func (p *Part) AddEnded(e *engine.Engine) {
 	if p == nil {
 		return
@@ -258,7 +258,7 @@ func (p *Part) AddEnded(e *engine.Engine) {
 	p.unfinished = slices.DeleteFunc(append(p.unfinished, e), hasReturned)
 }
 
-// Unfinished returns the number of ended engines with daemons or timers that have not returned.
+// Unfinished returns how many stopped engines have daemons or timers that have not returned.
 func (p *Part) Unfinished() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -266,10 +266,10 @@ func (p *Part) Unfinished() int {
 	return len(p.unfinished)
 }
 
-// hasReturned reports whether all daemons and timers of an ended engine have returned.
+// hasReturned reports whether all daemons and timers of a stopped engine have returned.
 func hasReturned(e *engine.Engine) bool { return !e.HasRuns() }
 
-// awaitUnfinished waits until all daemons and timers have returned. It returns an error if the Lease is lost earlier.
+// awaitUnfinished waits until all daemons and timers have returned. It returns an error if the Lease is lost before.
 func (p *Part) awaitUnfinished(k keeping, interval time.Duration) error {
 	for p.Unfinished() > 0 {
 		select {
@@ -282,15 +282,15 @@ func (p *Part) awaitUnfinished(k keeping, interval time.Duration) error {
 	return nil
 }
 
-// keeping renews a Lease.
+// keeping is a Lease that is being renewed.
 type keeping struct {
-	ctx   context.Context // of the operator, without its cancellation
+	ctx   context.Context // the operator's, but never cancelled
 	lease *shardlease.Lease
 	stop  context.CancelFunc
-	lost  chan error // receives the result of Keep
+	lost  chan error // receives Keep's result
 }
 
-// keepLease renews a Lease also after the end of the context, because handlers may run for some time after it.
+// keepLease renews a Lease even after the context is cancelled, because handlers may keep running for some time.
 func keepLease(ctx context.Context, lease *shardlease.Lease) keeping {
 	k := keeping{ctx: context.WithoutCancel(ctx), lease: lease, lost: make(chan error, 1)}
 	renewing, stop := context.WithCancel(k.ctx)
@@ -299,7 +299,7 @@ func keepLease(ctx context.Context, lease *shardlease.Lease) keeping {
 	return k
 }
 
-// release ends the renewals and releases the Lease. It returns an error if the Lease was lost.
+// release stops renewing and releases the Lease. It returns an error if the Lease was lost.
 func (k keeping) release(log logr.Logger) error {
 	k.stop()
 	if err := <-k.lost; err != nil {
@@ -311,8 +311,8 @@ func (k keeping) release(log logr.Logger) error {
 	return nil
 }
 
-// awaitEnd waits for a limited time until run has ended. After this time, it closes the engines, so that they write nothing. It returns the error lost, joined
-// with the error of run.
+// awaitEnd waits a limited time for run to return. Then it closes the engines so that they write nothing more. It returns the error lost,
+// joined with run's error.
 func (p *Part) awaitEnd(ended <-chan error, limit time.Duration, lost error) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -327,7 +327,7 @@ func (p *Part) awaitEnd(ended <-chan error, limit time.Duration, lost error) err
 	}
 }
 
-// reserve reserves the ring until release is called. It returns an error if another operator of the manager is in the ring.
+// reserve reserves the ring until release is called. It fails if another operator of the manager is in the ring.
 func (p *Part) reserve() (release func(), err error) {
 	release, taken := operator.Reserve(operator.Reservation{Manager: p.manager, Kind: ringKind, Value: p.ring.Name()})
 	if len(taken) > 0 {
@@ -336,11 +336,11 @@ func (p *Part) reserve() (release func(), err error) {
 	return release, nil
 }
 
-// fixedRingLabel is the label of the Leases of a ring with a fixed number of shards. The sharder ignores these Leases.
+// fixedRingLabel labels the Leases of rings with a fixed number of shards. The sharder ignores them.
 const fixedRingLabel = "kopf-runtime.dev/ring"
 
-// leaseOptions returns the options for the Lease of the shard. The Leases have a client of their own without a rate limit, so that no other request delays the
-// renewals.
+// leaseOptions returns the options for the shard's Lease. Leases get their own client without a rate limit, so that other requests can't
+// delay the renewals.
 func (p *Part) leaseOptions(ctx context.Context) (shardlease.Options, error) {
 	name, nameErr := p.ring.Shard()
 	namespace, namespaceErr := p.ring.Namespace()

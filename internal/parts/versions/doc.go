@@ -1,2 +1,2 @@
-// Package versions notices changes of the version of the API server.
+// Package versions notices when the API server's version changes.
 package versions

@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// These constants control how the operator reads the version of the API server.
 const (
 	interval = time.Minute
-	jitter   = 0.1 // maximum fraction that is added to the interval
+	jitter   = 0.1 // at most this fraction is added to the interval
 	timeout  = 10 * time.Second
 )
 
-// Watch reads the version of the API server until the context is cancelled. It calls changed with the first version, and when the version has changed.
+// Watch polls the API server's version until the context is cancelled. It calls changed for the first version and whenever the version has
+// changed.
 func Watch(ctx context.Context, mgr manager.Manager, log logr.Logger, changed func(ctx context.Context, old, current version.Info)) error {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -38,8 +38,8 @@ func Watch(ctx context.Context, mgr manager.Manager, log logr.Logger, changed fu
 	return nil
 }
 
-// Poll reads the version repeatedly until the context is cancelled, and calls changed when the version differs from the last version. It logs only
-// the first of consecutive errors.
+// Poll reads the version repeatedly until the context is cancelled, and calls changed whenever it differs from the last one. Of consecutive
+// errors, it logs only the first.
 func Poll(
 	ctx context.Context, log logr.Logger, read func(context.Context) (version.Info, error), changed func(ctx context.Context, old, current version.Info),
 ) {

@@ -1,5 +1,5 @@
-// Package conditionstest has gomega matchers for conditions. [HaveCondition] accepts any object that package
-// conditions supports, a *conditions.Set, or a list of conditions:
+// Package conditionstest has gomega matchers for conditions. [HaveCondition] accepts any object that package conditions supports, a
+// *conditions.Set, or a list of conditions:
 //
 //	Eventually(Object(db)).Should(HaveCondition("Ready", metav1.ConditionTrue).WithReason("AsExpected").OfGeneration(2))
 //

@@ -31,8 +31,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// Records contains the records of operators by identity. Each value is the JSON form of a peering.Record. The values are not decoded, so
-// that a client does not change unreadable records.
+// Records contains the records of operators by identity. Each value is the JSON form of a peering.Record. It isn't decoded, so that clients
+// don't change unreadable records.
 type Records map[string]apiextensionsv1.JSON
 
 // ClusterKopfPeering contains the records of operators that serve the whole cluster.

@@ -1,2 +1,3 @@
-// Package storetest tests implementations of [progress.Store] and [progress.Remote]. Call [Store] or [Remote] in a test of the implementation.
+// Package storetest tests implementations of [progress.Store] and [progress.Remote]. Call [Store] or [Remote] in a test of your
+// implementation.
 package storetest
