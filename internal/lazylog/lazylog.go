@@ -16,7 +16,7 @@ func New(logger logr.Logger) logr.Logger {
 	if _, isLazy := base.(*sink); isLazy || base == nil {
 		return logger
 	}
-	return logger.WithSink(&sink{base: withCallDepth(base, 1)}) // the frame of the sink
+	return logger.WithSink(&sink{base: withCallDepth(base, 1)}) // the sink's frame
 }
 
 // sink is a log sink with values that its base doesn't have yet. The base skips this sink's stack frame. A sink is safe for concurrent use
@@ -106,7 +106,7 @@ func (s *sink) GetCallStackHelper() func() {
 	return func() {}
 }
 
-// canChange reports whether the text of a value can change before the first line is written.
+// canChange reports whether a value's text can change before the first line is written.
 func canChange(value any) bool {
 	switch value.(type) {
 	case nil, string, bool, int, int32, int64, uint32, uint64, float64, time.Duration, time.Time, types.UID, types.NamespacedName:

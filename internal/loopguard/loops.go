@@ -14,8 +14,8 @@ import (
 // [Loops.HasWritten] and [Loops.Held] accept a nil receiver. Loops is not safe for concurrent use.
 type Loops struct {
 	writes     []Write  // writes that no cycle has handled yet
-	cycles     Guard    // counts updates that handlers have caused
-	reconciles Guard    // counts calls of reconcile handlers that handlers have caused
+	cycles     Guard    // counts updates caused by handlers
+	reconciles Guard    // counts calls of reconcile handlers caused by handlers
 	changes    []string // the handlers and the fields that have caused these calls, sorted
 	reported   bool
 }

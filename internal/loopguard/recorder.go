@@ -30,7 +30,7 @@ type Recorder struct {
 	Received  patch.Converted // the object as the handler received it, with the changes of earlier handlers
 
 	mu      sync.Mutex
-	read    map[string]map[string]any // the states that the handler has read or written, by resource version
+	read    map[string]map[string]any // what the handler has read or written, by resource version
 	written Write
 }
 
@@ -131,7 +131,7 @@ func (r *Recorder) update(obj client.Object, status bool, send func() error) err
 	base, known := r.read[obj.GetResourceVersion()]
 	r.mu.Unlock()
 	if !known {
-		base = r.Received.Content // the handler has read the object with another client
+		base = r.Received.Content // the handler has read the object with a different client
 	}
 	if failed := send(); failed != nil {
 		return failed

@@ -12,7 +12,7 @@ const (
 	maxVersions = 32 // of one handler's writes
 )
 
-// ReportedByEngine stands for the handler in a [Write] of the conditions that report on handlers, which the engine writes itself.
+// ReportedByEngine stands for the handler in a [Write] of conditions that report on handlers, because the engine writes those itself.
 const ReportedByEngine = ""
 
 // A Write is what a handler has written to its object.

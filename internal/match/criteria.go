@@ -29,7 +29,7 @@ const (
 	reasonUpdate = "update"
 )
 
-// MatchCause checks whether a handler is selected for a cause. It does not apply the filters of [Filters.MatchObject].
+// MatchCause checks whether a handler is selected for a cause. It doesn't apply the filters, which [Filters.MatchObject] does.
 func (c Criteria) MatchCause(s Cause, o Input) Refusal {
 	refusal := c.matchOwnReasons(s, o)
 	if refusal.Accepts() || c.AnyReason || !slices.Contains(c.Reasons, reasonResume) {
@@ -70,11 +70,11 @@ func (c Criteria) matchOwnReasons(s Cause, o Input) Refusal {
 // Resumes reports whether the handler is a resume handler.
 func (c Criteria) Resumes() bool { return slices.Contains(c.Reasons, reasonResume) }
 
-// Creates reports whether the handler is a creation handler.
+// Creates reports whether the handler is a create handler.
 func (c Criteria) Creates() bool { return slices.Contains(c.Reasons, reasonCreate) }
 
-// ComparesStates reports whether the handler needs the last-handled configuration, either to tell new objects from known ones or to detect
-// changes.
+// ComparesStates reports whether the handler needs the last-handled configuration, either to distinguish new objects from known ones or to
+// detect changes.
 func (c Criteria) ComparesStates() bool {
 	return c.AnyReason || slices.ContainsFunc(c.Reasons, func(reason string) bool { return reason != reasonDelete })
 }

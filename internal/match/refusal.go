@@ -27,7 +27,7 @@ const (
 	Label               // a label does not match
 	Annotation          // an annotation does not match
 	Owner               // the object has no owner of a wanted kind
-	Field               // the value of the field does not match
+	Field               // the field's value does not match
 	When                // a When function returns false
 	OtherReason         // the handler is for other reasons
 	FieldUnchanged      // the field has not changed

@@ -8,7 +8,7 @@ import (
 const namespace = "kopf"
 
 var (
-	// HandlerAttempts counts the attempts of handlers by outcome.
+	// HandlerAttempts counts attempts by handler and outcome.
 	HandlerAttempts = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "handler_attempts_total",
 		Help: "Attempts of handlers by outcome: succeeded, ignored, retried, failed, interrupted, waiting (for sub-handlers).",
@@ -33,7 +33,7 @@ var (
 		Help: "Writes that failed with a conflict and were repeated for the present version of the object.",
 	}, []string{"kind"})
 
-	// OldestUnhandled is how long the object at the head of the line has been waiting for a worker.
+	// OldestUnhandled is the longest time that an object has been waiting for a worker.
 	OldestUnhandled = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "oldest_unhandled_seconds",
 		Help: "Longest time that an object has been waiting for a worker.",
@@ -58,7 +58,7 @@ var (
 		Buckets: prometheus.ExponentialBuckets(1024, 4, 5),
 	}, []string{"kind"})
 
-	// StaleCacheReads counts the live reads at the end of a consistency wait.
+	// StaleCacheReads counts the live reads after consistency waits that took too long.
 	StaleCacheReads = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "stale_cache_total",
 		Help: "Reconciles that read the object from the API server because the cache did not show the last write of the operator in time.",
@@ -70,7 +70,7 @@ var (
 		Help: "Kubernetes Events that were not posted because there were too many about the same object.",
 	}, []string{"kind"})
 
-	// UndecodableObjects is the number of objects that the operator does not handle because they do not decode into their Go type.
+	// UndecodableObjects is the number of objects that aren't handled because they don't decode into their Go type.
 	UndecodableObjects = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "undecodable_objects",
 		Help: "Stored objects that the operator does not handle because they do not decode into their Go type.",
@@ -82,7 +82,7 @@ var (
 		Help: "Writes of records and baselines that the API server has rejected; they are kept in memory.",
 	}, []string{"kind"})
 
-	// WatchProblems is the number of watches of a kind that deliver no changes, by reason.
+	// WatchProblems is the number of a kind's watches that deliver no changes, by reason.
 	WatchProblems = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "watch_problems",
 		Help: "Watches that deliver no changes, by reason: forbidden, not_served (the API server does not serve the kind), silent.",

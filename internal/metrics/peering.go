@@ -12,7 +12,7 @@ var (
 		Help: "1 while peering pauses the operator, 0 otherwise.",
 	}, []string{"peering", "namespace"})
 
-	// Peers is the number of live peers: other operators that have renewed their records.
+	// Peers is the number of live peers, which are other operators that keep renewing their records.
 	Peers = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "peers",
 		Help: "Other operators that are alive, of any priority.",

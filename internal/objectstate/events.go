@@ -8,7 +8,7 @@ import (
 // Event is an observed event of an object.
 type Event struct {
 	Object client.Object
-	// Type is ADDED, MODIFIED or DELETED; empty for objects of the first listing.
+	// Type is ADDED, MODIFIED or DELETED; empty for objects in the first listing.
 	Type string
 	// Inferred is true if the watch has not reported the deletion, but the object was missing from a later list.
 	Inferred bool

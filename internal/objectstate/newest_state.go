@@ -58,7 +58,7 @@ func (s *Store[W]) resync(obj client.Object) {
 	}
 }
 
-// setObserved records an observed state. It always updates names, even for the same key.
+// setObserved records an observed state, under the key of the new object.
 func (s *Store[W]) setObserved(state *State[W], obj client.Object) {
 	before := s.newest(obj.GetUID())
 	if state.observed != nil && !state.isOf(client.ObjectKeyFromObject(obj)) { // two objects share a uid

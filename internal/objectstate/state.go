@@ -22,7 +22,7 @@ type State[W any] struct {
 	// ExistedAtStart is true if the object existed when the process started.
 	ExistedAtStart bool
 
-	awaited  *awaitedWrite // the last write of this process; nil if the cache contains it
+	awaited  *awaitedWrite // this process's last write; nil if the cache contains it
 	memos    Memos         // what handlers keep for the object
 	observed client.Object // the last observed state of the object; nil before its first observation and after it has left the cache
 }
@@ -61,7 +61,7 @@ func (s *State[W]) StopAwaiting() { s.awaited = nil }
 // Lock locks the state for a worker.
 func (s *State[W]) Lock() { s.mu.Lock() }
 
-// TryLock locks the state, and returns false if it is locked.
+// TryLock locks the state, or returns false if it is already locked.
 func (s *State[W]) TryLock() bool { return s.mu.TryLock() }
 
 // Unlock unlocks the state.

@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
-// epochTimeout limits the request for the current resource version of a kind.
+// epochTimeout limits the request for a kind's current resource version.
 const epochTimeout = 10 * time.Second
 
 // An Epoch finds out which resource version a cache must have reached to contain all writes of earlier processes.

@@ -44,7 +44,7 @@ func Mistakes(parts []Part) (errs []error) {
 	return errs
 }
 
-// Check returns the mistakes of all parts that depend on the kinds or on the environment.
+// Check returns the mistakes of all parts that depend on the kinds or on the process's environment.
 func Check(parts []Part, kinds []engine.Kind) (errs []error) {
 	for _, p := range parts {
 		if p.Check != nil {

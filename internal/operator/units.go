@@ -181,7 +181,7 @@ type UnitState struct {
 	RetryAt   time.Time // when a failed unit can start again
 }
 
-// All returns the states of all units.
+// All returns the state of every unit.
 func (u *Units[K]) All() map[K]UnitState {
 	u.mu.RLock()
 	defer u.mu.RUnlock()

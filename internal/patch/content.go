@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Content returns the JSON form of an object. For an unstructured object it is the content of the object, not a copy. For a Go
-// type it contains no managed fields, because their conversion is expensive and the engine does not use them.
+// Content returns an object in its JSON form. For an unstructured object, this is its content and not a copy. For a Go type, managed fields
+// are left out, because converting them is expensive and the engine doesn't use them.
 func Content(obj client.Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
@@ -26,14 +26,14 @@ func Content(obj client.Object) (map[string]any, error) {
 	return Converted{}.convert(obj)
 }
 
-// Converted is an object with its JSON form, which is nil if it is not known. The methods change neither of them.
+// Converted is an object together with its JSON form, which is nil if it isn't known. The methods change neither of them.
 type Converted struct {
 	Object  client.Object
 	Content map[string]any
 }
 
-// ContentOf returns the JSON form of another state of the object, like [Content]. It does not convert the top-level fields that have not changed: they
-// have the known values.
+// ContentOf returns a different state of the object in its JSON form, like [Content]. Top-level fields that have not changed are not
+// converted, but share the known values.
 func (known Converted) ContentOf(obj client.Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
@@ -41,20 +41,20 @@ func (known Converted) ContentOf(obj client.Object) (map[string]any, error) {
 	return known.convert(obj)
 }
 
-// JSONTypedContentOf returns the JSON form of another state of the object, like [JSONTypedContent]. It does not convert the top-level fields that have not
-// changed: they have the known values. If no field has changed, it returns the known JSON form.
+// JSONTypedContentOf returns a different state of the object in its JSON form, like [JSONTypedContent]. Top-level fields that have not
+// changed are not converted, but share the known values. If no field has changed, it returns the known JSON form itself.
 func (known Converted) JSONTypedContentOf(obj client.Object) (map[string]any, error) {
 	switch {
 	case fieldsOf(obj) != nil:
-		return known.convert(obj) // the converter returns types of decoded JSON
+		return known.convert(obj) // the converter returns the types of decoded JSON
 	case known.Content != nil && reflect.DeepEqual(known.Object, obj):
 		return known.Content, nil
 	}
 	return JSONTypedContent(obj)
 }
 
-// convert returns the JSON form of an object of a Go type. It converts the fields that differ from the known state, each for itself if possible, because the
-// converter needs much memory for empty fields.
+// convert returns an object of a Go type in its JSON form. It converts only fields that differ from the known state, and one by one where
+// possible, because the converter needs much memory for empty fields.
 func (known Converted) convert(obj client.Object) (map[string]any, error) {
 	fields := fieldsOf(obj)
 	if fields == nil {
@@ -100,7 +100,7 @@ func (known Converted) convert(obj client.Object) (map[string]any, error) {
 	return out, convertOthers(obj, others, out)
 }
 
-// equalFields reports whether two values of a field have the same JSON form. The values are addressable and have the same type.
+// equalFields reports whether two values of a field have the same JSON form. They must be addressable and of the same type.
 func equalFields(a, b reflect.Value) bool {
 	if meta, ok := reflect.TypeAssert[*metav1.ObjectMeta](a.Addr()); ok {
 		other, _ := reflect.TypeAssert[*metav1.ObjectMeta](b.Addr())
@@ -109,7 +109,7 @@ func equalFields(a, b reflect.Value) bool {
 	return equalValues(a, b)
 }
 
-// equalValues is reflect.DeepEqual for addressable values of the same type, but allocates no memory for maps of strings.
+// equalValues is reflect.DeepEqual for addressable values of the same type, but doesn't allocate memory for string maps.
 func equalValues(a, b reflect.Value) bool {
 	if texts, ok := reflect.TypeAssert[*map[string]string](a.Addr()); ok {
 		others, _ := reflect.TypeAssert[*map[string]string](b.Addr())
@@ -129,7 +129,8 @@ func equalValues(a, b reflect.Value) bool {
 	return true
 }
 
-// metadataContent returns the JSON form of metadata. before is the known object; invalid if it is not known, or has another type.
+// metadataContent returns metadata in its JSON form. before is the known object. It is invalid if the object isn't known or has a different
+// type.
 func (known Converted) metadataContent(meta *metav1.ObjectMeta, before reflect.Value, f field) map[string]any {
 	content, ok := known.Content[f.name].(map[string]any)
 	if !ok || !before.IsValid() {
@@ -139,7 +140,7 @@ func (known Converted) metadataContent(meta *metav1.ObjectMeta, before reflect.V
 	return metadataContent(meta, knownMeta, content)
 }
 
-// convertOthers adds the JSON forms of the fields that can only be converted together with their object.
+// convertOthers adds the JSON forms of fields that can only be converted along with their object.
 func convertOthers(obj client.Object, fields []field, out map[string]any) error {
 	if len(fields) == 0 {
 		return nil
@@ -149,7 +150,7 @@ func convertOthers(obj client.Object, fields []field, out map[string]any) error 
 		alone.Elem().Field(f.index).Set(reflect.ValueOf(obj).Elem().Field(f.index))
 	}
 	converted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(alone.Interface().(client.Object)))
-	if err != nil { // a type may have no JSON form of its zero value
+	if err != nil { // some types cannot convert their zero value
 		if converted, err = runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(obj)); err != nil {
 			return err
 		}
@@ -162,8 +163,8 @@ func convertOthers(obj client.Object, fields []field, out map[string]any) error 
 	return nil
 }
 
-// Decode sets an empty object from another JSON form, which differs at most in the top-level fields of a patch. For a Go type, it decodes only these
-// fields; the object shares the others with the known object.
+// Decode fills an empty object from a JSON form that differs from the known one only in top-level fields that a patch changes. For a Go
+// type, it decodes only these fields and shares the rest with the known object.
 func (known Converted) Decode(content map[string]any, changes MergePatch, into client.Object) error {
 	fields := fieldsOf(known.Object)
 	if fields == nil || reflect.TypeOf(known.Object) != reflect.TypeOf(into) {
@@ -191,14 +192,14 @@ func (known Converted) Decode(content map[string]any, changes MergePatch, into c
 type field struct {
 	index    int
 	name     string // the JSON name; "" for metav1.TypeMeta
-	isStruct bool   // the field can be converted without its object
-	omitZero bool   // the JSON form of the object omits the zero value of the field
+	isStruct bool   // the field can be converted on its own
+	omitZero bool   // a zero value is left out of the object's JSON form
 }
 
 var fieldsByType sync.Map // from reflect.Type to []field
 
-// fieldsOf returns the top-level fields of the Go type of an object. It returns nil for unstructured objects, for Go types with an encoding of their own,
-// for Go types with other fields that are inline or have no JSON name, and for Go types with a pointer to the metadata.
+// fieldsOf returns the top-level fields of an object's Go type. It returns nil for unstructured objects, and for types with custom
+// encoding, with a pointer to the metadata, or with other fields that are inline or have no JSON name.
 func fieldsOf(obj client.Object) []field {
 	t := reflect.TypeOf(obj).Elem()
 	if known, ok := fieldsByType.Load(t); ok {
@@ -231,7 +232,7 @@ func readFields(t reflect.Type) (fields []field) {
 	return fields
 }
 
-// hasEncoding reports whether a type has methods that define its JSON form.
+// hasEncoding reports whether a type has methods that determine its JSON form.
 func hasEncoding(t reflect.Type) bool {
 	return slices.ContainsFunc([]reflect.Type{
 		reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler](),
@@ -239,7 +240,7 @@ func hasEncoding(t reflect.Type) bool {
 	}, reflect.PointerTo(t).Implements)
 }
 
-// withoutManagedFields returns the object. If it has managed fields, it returns a copy without them. It does not change the object.
+// withoutManagedFields returns the object, or a copy if it has managed fields to leave out. It never changes the object.
 func withoutManagedFields(obj client.Object) client.Object {
 	if len(obj.GetManagedFields()) == 0 {
 		return obj
@@ -252,8 +253,8 @@ func withoutManagedFields(obj client.Object) client.Object {
 	return copied
 }
 
-// DeepCopy returns a deep copy of an object. The copy of a Go type shares the JSON texts in its managed fields with the object, because they are large, and
-// clients only replace them.
+// DeepCopy returns a deep copy of an object. For a Go type, the copy shares the JSON texts in the managed fields, because they are large
+// and clients only ever replace them.
 func DeepCopy(obj client.Object) client.Object {
 	managed := obj.GetManagedFields()
 	if len(managed) == 0 || fieldsOf(obj) == nil {
@@ -264,18 +265,18 @@ func DeepCopy(obj client.Object) client.Object {
 	return copied
 }
 
-// ShallowCopy returns a copy of an object of a Go type. The copy shares its maps, slices and pointers with the object.
+// ShallowCopy copies an object of a Go type. The copy shares maps, slices and pointers with it.
 func ShallowCopy(obj client.Object) client.Object {
 	shallow := reflect.New(reflect.TypeOf(obj).Elem())
 	shallow.Elem().Set(reflect.ValueOf(obj).Elem())
 	return shallow.Interface().(client.Object)
 }
 
-// JSONTypedContent returns the JSON form of an object with the types of decoded JSON. For example, it converts an int of a handler to an
-// int64, and a []string to a []any. It fails for values that are not valid JSON.
+// JSONTypedContent returns an object in its JSON form, with the types that decoded JSON has. For example, a handler's int becomes an int64,
+// and a []string becomes a []any. It fails for values that are not valid JSON.
 func JSONTypedContent(obj client.Object) (map[string]any, error) {
 	content, err := Content(obj)
-	if _, untyped := obj.(*unstructured.Unstructured); err != nil || !untyped { // the converter of Go types returns types of decoded JSON
+	if _, untyped := obj.(*unstructured.Unstructured); err != nil || !untyped { // the converter for Go types already returns such types
 		return content, err
 	}
 	normal, err := normalize(content)
@@ -318,7 +319,7 @@ func normalize(value any) (any, error) {
 	return out, nil
 }
 
-// FromContent sets an object from its JSON form. It does not change the JSON form.
+// FromContent sets an object from its JSON form, which it doesn't change.
 func FromContent(content map[string]any, into client.Object) error {
 	if u, ok := into.(*unstructured.Unstructured); ok {
 		u.Object = runtime.DeepCopyJSON(content)

@@ -14,8 +14,8 @@ type response struct {
 	content map[string]any // the JSON form of the object; nil until it is needed
 }
 
-// DroppedFields returns the sorted, dotted paths of the fields of part that the API server did not store. The text "[]"
-// in a path represents the items of a list. Empty values are ignored, because API servers and clients may omit them.
+// DroppedFields returns the sorted, dotted paths of those fields of part that the API server did not store. "[]" in a path stands for list
+// items. Empty values are ignored, because API servers and clients may omit them.
 func (c *Change) DroppedFields(part MergePatch) []string {
 	var fields []string
 	for i := range c.responses {
@@ -27,14 +27,14 @@ func (c *Change) DroppedFields(part MergePatch) []string {
 	return slices.Compact(fields)
 }
 
-// RestoredFields returns the sorted, dotted paths of the fields that part removes or sets to null, and that have a value after the write. The API server has
-// set their defaults.
+// RestoredFields returns the sorted, dotted paths of fields that part removes or sets to null, but that still have a value after the write
+// because the API server has set their defaults.
 func (c *Change) RestoredFields(part MergePatch) []string {
 	return c.unremoved(part, func(value, current any, _ bool) bool { return isEmptyValue(value) && !isEmptyValue(current) })
 }
 
-// DroppedNulls returns the sorted, dotted paths of the fields that part sets to null and that do not exist after the write. It returns nothing for a Go type,
-// which does not distinguish the two.
+// DroppedNulls returns the sorted, dotted paths of fields that part sets to null, but that don't exist after the write. It returns nothing
+// for Go types, because they can't distinguish the two.
 func (c *Change) DroppedNulls(part MergePatch) []string {
 	if _, untyped := c.Before.(*unstructured.Unstructured); !untyped {
 		return nil
@@ -42,8 +42,8 @@ func (c *Change) DroppedNulls(part MergePatch) []string {
 	return c.unremoved(part, func(value, _ any, exists bool) bool { return value == Null && !exists })
 }
 
-// unremoved returns the paths of the fields outside of the metadata that part removes or sets to null, and that a function selects by their values in the
-// patch and after the write.
+// unremoved returns the paths of fields outside the metadata that part removes or sets to null, if selects returns true for their values in
+// the patch and after the write.
 func (c *Change) unremoved(part MergePatch, selects func(value, current any, exists bool) bool) (fields []string) {
 	var walk func(part, sent, stored map[string]any, path string)
 	walk = func(part, sent, stored map[string]any, path string) {
@@ -70,7 +70,7 @@ func (c *Change) unremoved(part MergePatch, selects func(value, current any, exi
 	return slices.Compact(fields)
 }
 
-// ContentOf returns the JSON form of the result of the change.
+// ContentOf returns the change's result in its JSON form.
 func (c *Change) ContentOf(written client.Object) (map[string]any, error) {
 	for i := range c.responses {
 		if c.responses[i].object == written {
@@ -80,7 +80,7 @@ func (c *Change) ContentOf(written client.Object) (map[string]any, error) {
 	return Converted{c.Before, c.Content}.ContentOf(written)
 }
 
-// responseContent returns the JSON form of the object of a response. It converts the object once.
+// responseContent returns a response's object in its JSON form. It converts the object only once.
 func (c *Change) responseContent(i int) (content map[string]any, err error) {
 	r, known := &c.responses[i], c.Expected
 	if known.Object == nil {
@@ -95,7 +95,7 @@ func (c *Change) responseContent(i int) (content map[string]any, err error) {
 	return r.content, err
 }
 
-// droppedFields returns the paths of the fields of a part that were sent and are missing in the stored content.
+// droppedFields returns the paths of the part's fields that were sent but are missing from the stored content.
 func droppedFields(part, sent, stored map[string]any) (paths []string) {
 	for key, value := range part {
 		current := stored[key]
@@ -128,7 +128,6 @@ func droppedFields(part, sent, stored map[string]any) (paths []string) {
 	return paths
 }
 
-// appendBelow appends paths with a prefix.
 func appendBelow(paths []string, prefix string, below []string) []string {
 	for _, path := range below {
 		paths = append(paths, prefix+path)
@@ -136,7 +135,7 @@ func appendBelow(paths []string, prefix string, below []string) []string {
 	return paths
 }
 
-// isEmptyValue reports whether a value is null, an empty list, or a map that contains only empty values.
+// isEmptyValue reports whether a value is null, an empty list, or a map of nothing but empty values.
 func isEmptyValue(value any) bool {
 	switch v := value.(type) {
 	case nil, null:

@@ -1,7 +1,7 @@
 package patch
 
-// EditedByOthers reports whether two JSON forms of the object, before and after the change was written, differ in fields that the change does not write.
-// These can also be defaults that the API server has set.
+// EditedByOthers reports whether the JSON forms of the object before and after the write differ in fields that the change doesn't write.
+// That may be a concurrent edit, but also a default that the API server has set.
 func (c *Change) EditedByOthers(before, after map[string]any) bool {
 	other := Diff(before, after).WithoutServerFields()
 	if c.AddFinalizer != "" || c.RemoveFinalizer != "" {
@@ -13,7 +13,7 @@ func (c *Change) EditedByOthers(before, after map[string]any) bool {
 	return len(other) > 0 || deletion(before) != deletion(after)
 }
 
-// outside returns the part of a patch that another patch does not write.
+// outside returns the part of a patch that the other patch doesn't write.
 func (p MergePatch) outside(other MergePatch) MergePatch {
 	out := MergePatch{}
 	for key, value := range p {
@@ -32,7 +32,6 @@ func (p MergePatch) outside(other MergePatch) MergePatch {
 	return out
 }
 
-// deletion returns the deletion timestamp in a JSON form.
 func deletion(content map[string]any) any {
 	meta, _ := content["metadata"].(map[string]any)
 	return meta["deletionTimestamp"]

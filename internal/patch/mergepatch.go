@@ -8,8 +8,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// MergePatch is a JSON merge patch (RFC 7386): nil removes a field, maps are merged, and other values replace the existing value. In addition, [Null] sets a
-// field to null.
+// MergePatch is a JSON merge patch (RFC 7386): nil removes a field, maps are merged, and any other value replaces the existing one. In
+// addition, [Null] sets a field to null.
 type MergePatch map[string]any
 
 // Diff returns the patch that turns before into after. Both are JSON forms of an object.
@@ -20,10 +20,10 @@ func Diff(before, after map[string]any) MergePatch {
 	return MergePatch{}
 }
 
-// differences is [Diff], but returns nil if there are no differences.
+// differences is [Diff], but returns nil if nothing differs.
 func differences(before, after map[string]any) (doc MergePatch) {
 	if reflect.ValueOf(before).Pointer() == reflect.ValueOf(after).Pointer() {
-		return nil // JSON forms of one object share the fields that have not changed
+		return nil // JSON forms of one object share fields that have not changed
 	}
 	set := func(key string, value any) {
 		if doc == nil {
@@ -72,7 +72,7 @@ func DiffAnnotations(before, after map[string]string) MergePatch {
 	return MergePatch{"metadata": map[string]any{"annotations": changed}}
 }
 
-// At returns a patch that sets the field at a path. Without a path, the value is the patch and must be a map.
+// At returns a patch that sets the field at a path. With an empty path, the value itself is the patch and must be a map.
 func At(path []string, value any) MergePatch {
 	for _, key := range slices.Backward(path) {
 		value = map[string]any{key: value}
@@ -80,7 +80,7 @@ func At(path []string, value any) MergePatch {
 	return value.(map[string]any)
 }
 
-// Apply returns a copy of the content with the patch applied. The result shares values with the patch and the content.
+// Apply returns a copy of the content with the patch applied. It shares values with both.
 func (p MergePatch) Apply(content map[string]any) map[string]any {
 	out := maps.Clone(content)
 	if out == nil {
@@ -102,7 +102,7 @@ func (p MergePatch) Apply(content map[string]any) map[string]any {
 	return out
 }
 
-// CurrentValues returns a patch for the same fields with their values in the content.
+// CurrentValues returns a patch that sets the same fields to the values they have in the content.
 func (p MergePatch) CurrentValues(content map[string]any) MergePatch {
 	out := MergePatch{}
 	for key, value := range p {
@@ -127,8 +127,8 @@ func (p MergePatch) Unapplied(content map[string]any) MergePatch {
 	return Diff(content, after)
 }
 
-// Merge merges patches into a new patch. If several patches set the same field, the last patch wins. The result shares maps with the patches, so only its
-// top level may be changed.
+// Merge merges patches into a new patch. If several of them set the same field, the last one wins. The result shares maps with the patches,
+// so only its top level may be changed.
 func Merge(docs ...MergePatch) MergePatch {
 	out := MergePatch{}
 	for _, doc := range docs {
@@ -137,7 +137,7 @@ func Merge(docs ...MergePatch) MergePatch {
 	return out
 }
 
-// mergeInto merges a patch into the top-level map of another patch. It copies the maps below before it changes them.
+// mergeInto merges a patch into the top-level map of a different patch. It copies nested maps before it changes them.
 func mergeInto(target, doc map[string]any) {
 	for key, value := range doc {
 		inner, isMap := value.(map[string]any)
@@ -151,8 +151,8 @@ func mergeInto(target, doc map[string]any) {
 	}
 }
 
-// WithoutServerFields returns the patch without the fields that the API server maintains. If a handler updates the object with its own client, these
-// fields differ although the handler did not change them.
+// WithoutServerFields returns the patch without the fields that the API server maintains. If a handler updates the object with its own
+// client, these fields differ even though the handler hasn't changed them.
 func (p MergePatch) WithoutServerFields() MergePatch {
 	fields, hasMeta := p["metadata"].(map[string]any)
 	_, hasVersion := p["apiVersion"]
@@ -179,9 +179,9 @@ func (p MergePatch) WithoutServerFields() MergePatch {
 	return out
 }
 
-// WithoutOverwritten returns the patch without the fields that a later patch sets or removes, so that it can be written after the
-// later patch. Lists count as one field. If this patch removes a map and the later patch sets fields in the map,
-// the result removes all other fields of the map.
+// WithoutOverwritten returns the patch without the fields that a later patch sets or removes, so that it can still be written after that
+// patch. A list counts as one field. If this patch removes a map in which the later one sets fields, the result removes the map's other
+// fields.
 func (p MergePatch) WithoutOverwritten(later MergePatch, content map[string]any) MergePatch {
 	out := MergePatch{}
 	for key, value := range p {
@@ -220,8 +220,8 @@ func (p MergePatch) splitStatus() (rest, status MergePatch) {
 	return rest, MergePatch{"status": value}
 }
 
-// listPaths returns the paths of the lists that the patch replaces or removes. Without the resource version of its
-// base object, the patch would overwrite items that another client has added.
+// listPaths returns the paths of the lists that the patch replaces or removes. Without the resource version they are based on, the patch
+// would overwrite items that another client has added.
 func (p MergePatch) listPaths(original map[string]any) [][]string {
 	var paths [][]string
 	var walk func(doc map[string]any, path []string)
@@ -242,7 +242,7 @@ func (p MergePatch) listPaths(original map[string]any) [][]string {
 	return paths
 }
 
-// changedConcurrently returns the fields of the patch that have neither the value before the patch nor the value of the patch. It ignores lists,
+// changedConcurrently returns those fields of the patch that have neither their value from before nor the patch's value. It ignores lists,
 // because the resource version protects them.
 func (p MergePatch) changedConcurrently(before, content map[string]any) MergePatch {
 	out := MergePatch{}
@@ -264,7 +264,7 @@ func (p MergePatch) changedConcurrently(before, content map[string]any) MergePat
 	return out
 }
 
-// Paths returns the dotted paths of the fields that the patch sets or removes, sorted.
+// Paths returns the sorted, dotted paths of the fields that the patch sets or removes.
 func (p MergePatch) Paths() []string {
 	var paths []string
 	for _, key := range slices.Sorted(maps.Keys(p)) {
@@ -279,7 +279,7 @@ func (p MergePatch) Paths() []string {
 	return paths
 }
 
-// asMap returns the value if it is a map or nil. For all other values, ok is false.
+// asMap returns the value as a map. ok is true for a map or nil.
 func asMap(value any) (fields map[string]any, ok bool) {
 	fields, ok = value.(map[string]any)
 	return fields, ok || value == nil

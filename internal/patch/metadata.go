@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// equalMetadata reports whether two metadata have the same JSON form, apart from managed fields. Unlike reflect.DeepEqual, it allocates no memory for
-// labels and annotations.
+// equalMetadata reports whether two metadata have the same JSON form, ignoring managed fields. Unlike reflect.DeepEqual, it doesn't
+// allocate memory for labels and annotations.
 func equalMetadata(a, b *metav1.ObjectMeta) bool {
 	return a.Name == b.Name && a.GenerateName == b.GenerateName && a.Namespace == b.Namespace && a.UID == b.UID &&
 		a.SelfLink == b.SelfLink && //nolint:staticcheck // old API servers set it
@@ -22,9 +22,9 @@ func equalMetadata(a, b *metav1.ObjectMeta) bool {
 
 func equalTimes(a, b *metav1.Time) bool { return (a == nil) == (b == nil) && a.Equal(b) }
 
-// metadataContent returns the JSON form of metadata without managed fields. It does the same as the converter of apimachinery, which uses reflection and is
-// several times slower. known and knownContent are another state of the metadata with its JSON form. metadataContent shares equal values with
-// this JSON form. knownContent may be nil.
+// metadataContent returns metadata in its JSON form, without managed fields. It does the same as apimachinery's converter, which is several
+// times slower because it uses reflection. known and knownContent are a different state of the metadata and its JSON form. The result
+// shares equal values with knownContent, which may be nil.
 func metadataContent(meta, known *metav1.ObjectMeta, knownContent map[string]any) map[string]any {
 	out := make(map[string]any, reservedFields(meta))
 	setText(out, knownContent, "name", meta.Name)
@@ -62,7 +62,7 @@ func metadataContent(meta, known *metav1.ObjectMeta, knownContent map[string]any
 	return out
 }
 
-// reservedFields returns the number of fields for which the JSON form needs room. Maps with at most eight fields are small.
+// reservedFields returns how many fields to reserve room for in the JSON form. Maps with up to eight fields are small.
 func reservedFields(meta *metav1.ObjectMeta) int {
 	n := 8
 	if meta.Namespace != "" && len(meta.Labels) > 0 && len(meta.Annotations) > 0 && len(meta.Finalizers)+len(meta.OwnerReferences) > 0 {
@@ -71,7 +71,7 @@ func reservedFields(meta *metav1.ObjectMeta) int {
 	return n
 }
 
-// setText sets a text that is not empty. It shares an equal value with the JSON form known, because a new value needs memory.
+// setText sets a text unless it is empty. If known has an equal value, it is shared, because a new one would take memory.
 func setText(content, known map[string]any, key, text string) {
 	if value := known[key]; value == text && text != "" {
 		content[key] = value

@@ -9,8 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// Null is the value of a field that a [MergePatch] sets to null. The value nil removes the field, so a JSON merge patch cannot express Null: the
-// writer sends a JSON patch instead.
+// Null is the value with which a [MergePatch] sets a field to null. A JSON merge patch can't do that, since null removes the field there as
+// nil does here, so the writer sends a JSON patch instead.
 var Null any = null{}
 
 type null struct{}
@@ -18,7 +18,7 @@ type null struct{}
 // MarshalJSON implements [json.Marshaler].
 func (null) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
-// withNulls returns a JSON value as a value of a patch. It does not change lists, because a patch replaces them as they are.
+// withNulls turns a JSON value into a patch's value. Lists stay as they are, because a patch replaces them as a whole.
 func withNulls(value any) any {
 	switch v := value.(type) {
 	case nil:
@@ -42,7 +42,7 @@ func withNulls(value any) any {
 	return value
 }
 
-// same reports whether two values are both not nil, and the same map if they are maps.
+// same reports whether two values are not nil and, if they are maps, are the same map.
 func same(a, b any) bool {
 	if fields, ok := a.(map[string]any); ok {
 		return reflect.ValueOf(fields).Pointer() == reflect.ValueOf(b).Pointer()
@@ -50,7 +50,7 @@ func same(a, b any) bool {
 	return a != nil
 }
 
-// valueOf returns the JSON value that a value of a patch makes of an absent field.
+// valueOf returns the JSON value that an absent field gets from a patch's value.
 func valueOf(value any) any {
 	switch v := value.(type) {
 	case null:
@@ -72,7 +72,7 @@ func (p MergePatch) HasNull() bool {
 	return false
 }
 
-// WithoutNulls returns the patch with removals instead of nulls, as far as the content has the fields.
+// WithoutNulls returns the patch with nulls replaced: they become removals if the content has the field, and are dropped otherwise.
 func (p MergePatch) WithoutNulls(content map[string]any) MergePatch {
 	if !p.HasNull() {
 		return p
@@ -118,7 +118,7 @@ func deepCopy(value any) any {
 	return value
 }
 
-// equalWithNulls is [diff.Equal], but distinguishes null from an absent field.
+// equalWithNulls is [diff.Equal], except that null differs from an absent field.
 func equalWithNulls(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
@@ -127,7 +127,7 @@ func equalWithNulls(a, b any) bool {
 			return false
 		}
 		if reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() {
-			return true // JSON forms of one object share the fields that have not changed
+			return true // JSON forms of one object share fields that have not changed
 		}
 		for key, value := range a {
 			if other, found := b[key]; !found || !equalWithNulls(value, other) {
@@ -142,7 +142,7 @@ func equalWithNulls(a, b any) bool {
 	return diff.Equal(a, b)
 }
 
-// jsonPatch returns the operations of a JSON patch (RFC 6902) that apply the patch to exactly this content.
+// jsonPatch returns the operations of a JSON patch (RFC 6902) that applies the patch to exactly this content.
 func (p MergePatch) jsonPatch(content map[string]any) []any {
 	var operations []any
 	var walk func(doc, content map[string]any, path string)
@@ -166,5 +166,4 @@ func (p MergePatch) jsonPatch(content map[string]any) []any {
 	return operations
 }
 
-// pointerEscaper escapes a key for a JSON pointer.
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")

@@ -7,10 +7,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// observedGeneration is the name of fields that say which generation of the object a status describes.
+// observedGeneration is the name of fields that say which generation a status describes.
 const observedGeneration = "observedGeneration"
 
-// Generations are the generations From, ..., To-1 of an object. It is empty if From equals To.
+// Generations are an object's generations From, ..., To-1. If From equals To, it is empty.
 type Generations struct{ From, To int64 }
 
 // IsEmpty reports whether there are no generations.
@@ -22,7 +22,7 @@ func (g Generations) Contains(value any) bool {
 	return ok && g.From <= generation && generation < g.To
 }
 
-// Extend returns the generations together with later ones. If they are not adjacent, it returns the later ones.
+// Extend returns the generations together with later ones, or only the later ones if they aren't adjacent.
 func (g Generations) Extend(later Generations) Generations {
 	if !g.IsEmpty() && g.To == later.From {
 		later.From = g.From
@@ -32,13 +32,14 @@ func (g Generations) Extend(later Generations) Generations {
 
 // Observation is a place in the status where a patch sets an observed generation.
 type Observation struct {
-	// Path is the path of the field. If Item is set, it is the path of a list.
+	// Path is the path of the field, or of a list if Item is set.
 	Path []string
-	// Item is the item of the list that contains the field.
+	// Item is the list item that contains the field.
 	Item map[string]any
 }
 
-// Key returns the field by which the item of an observation is found again, and its value: the type or the name. It returns "" if the item has neither.
+// Key returns the field with which an observation's item is found again, which is its type or name, and its value. name is "" if the item
+// has neither.
 func (o Observation) Key() (name, value string) {
 	for _, name := range []string{"type", "name"} {
 		if value, ok := o.Item[name].(string); ok {
@@ -48,13 +49,13 @@ func (o Observation) Key() (name, value string) {
 	return "", ""
 }
 
-// IsPermanent reports whether the observation also identifies the same place in other states, and in other objects of the kind.
+// IsPermanent reports whether the observation identifies the same place even in other states, and in other objects of the kind.
 func (o Observation) IsPermanent() bool {
 	name, _ := o.Key()
 	return o.Item == nil || name != ""
 }
 
-// WithoutValues returns an observation that contains no other values of its item than the key.
+// WithoutValues returns the observation with its item reduced to the key.
 func (o Observation) WithoutValues() Observation {
 	if name, value := o.Key(); name != "" {
 		o.Item = map[string]any{name: value}
@@ -62,7 +63,7 @@ func (o Observation) WithoutValues() Observation {
 	return o
 }
 
-// isAt reports whether an item of a list is the item of the observation.
+// isAt reports whether a list item is the observation's item.
 func (o Observation) isAt(item any) bool {
 	fields, isMap := item.(map[string]any)
 	if name, value := o.Key(); name != "" {
@@ -71,8 +72,8 @@ func (o Observation) isAt(item any) bool {
 	return diff.Equal(o.Item, item)
 }
 
-// Observations returns the places in the status where the patch sets an observed generation. base is the content before the patch: items of lists that are
-// in the base belong to other clients, or have not changed.
+// Observations returns the places in the status where the patch sets an observed generation. base is the content before the patch. List
+// items that are already in it are ignored, because they belong to other clients or have not changed.
 func (p MergePatch) Observations(base map[string]any) (found []Observation) {
 	var walk func(doc, base map[string]any, path []string)
 	walk = func(doc, base map[string]any, path []string) {
@@ -121,7 +122,7 @@ func hasObserved(value any) bool {
 	return false
 }
 
-// RaiseObserved returns the patch of the content that replaces the given generations by the next one at the given places.
+// RaiseObserved returns a patch that replaces the given generations with the next one at the given places.
 func RaiseObserved(content map[string]any, places []Observation, of Generations) MergePatch {
 	doc := MergePatch{}
 	for _, o := range places {
@@ -147,7 +148,7 @@ func RaiseObserved(content map[string]any, places []Observation, of Generations)
 	return doc
 }
 
-// raiseWithin replaces the given generations in a value. It returns a copy if it changes something.
+// raiseWithin raises the given generations in a value. If it changes something, it returns a copy.
 func raiseWithin(value any, of Generations) (raised any, changed bool) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -179,7 +180,8 @@ func raiseWithin(value any, of Generations) (raised any, changed bool) {
 	return value, false
 }
 
-// ChangesSpec reports whether the patch changes fields other than the metadata and the status. For most kinds, only these changes raise the generation.
+// ChangesSpec reports whether the patch changes anything other than metadata and status. For most kinds, only such changes raise the
+// generation.
 func (p MergePatch) ChangesSpec() bool {
 	for key := range p {
 		if key != "metadata" && key != "status" {

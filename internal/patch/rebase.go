@@ -9,8 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// Rebase converts a patch for the content base to a patch for the content other. For a list, the result adds and
-// removes the same items as the patch. Lists of conditions are merged by type.
+// Rebase turns a patch for the content base into one for the content other. In a list, it adds and removes the same items as before. Lists
+// of conditions are merged by type.
 func (p MergePatch) Rebase(base, other map[string]any) MergePatch {
 	out := MergePatch{}
 	for key, value := range p {
@@ -44,11 +44,11 @@ func rebaseList(old, wanted, current []any) []any {
 	return append(subtractItems(current, removed), added...)
 }
 
-// subtractItems returns the items of a list without the items of another list. Each item of the other list removes one equal item.
+// subtractItems returns a list without the items of the other list, each of which removes one equal item.
 func subtractItems(list, others []any) []any { return subtractEqual(list, others, diff.Equal) }
 
 func subtractEqual(list, others []any, equal func(a, b any) bool) []any {
-	at := make(map[uint64][]any, len(others)) // by hash, because users choose the length of lists
+	at := make(map[uint64][]any, len(others)) // by hash, because users decide how long lists are
 	for _, other := range others {
 		hash := hashOf(other)
 		at[hash] = append(at[hash], other)
@@ -65,7 +65,7 @@ func subtractEqual(list, others []any, equal func(a, b any) bool) []any {
 	return out
 }
 
-var hashSeed = maphash.MakeSeed() // random, so that users cannot choose values with equal hashes
+var hashSeed = maphash.MakeSeed() // random, so that users can't construct values with equal hashes
 
 // hashOf returns a hash of a JSON value. Values that are equal according to [diff.Equal] have equal hashes.
 func hashOf(value any) uint64 {
@@ -79,7 +79,7 @@ func hashOf(value any) uint64 {
 		return maphash.Comparable(hashSeed, v)
 	case float64:
 		if v == math.Trunc(v) && -1<<63 <= v && v < 1<<63 {
-			return maphash.Comparable(hashSeed, int64(v)) // it may be equal to an integer
+			return maphash.Comparable(hashSeed, int64(v)) // it may equal an integer
 		}
 		return maphash.Comparable(hashSeed, v)
 	case []any:
@@ -94,17 +94,17 @@ func hashOf(value any) uint64 {
 		}
 		sum := uint64(1)
 		for key, field := range v { // in any order
-			if hash := hashOf(field); hash != 0 { // fields with null do not count
+			if hash := hashOf(field); hash != 0 { // null fields don't count
 				sum += (maphash.String(hashSeed, key) ^ prime) * (hash*2 + 1)
 			}
 		}
 		return sum
 	}
-	return 0 // null, and types that JSON forms do not have
+	return 0 // null, and types that don't occur in JSON forms
 }
 
-// areConditionLists reports whether all states of a field are lists of conditions. Each item must have a unique type.
-// In addition, the field must be named conditions, or all items of one state must have the status of a condition.
+// areConditionLists reports whether all states of a field are lists of conditions. Every item must have a type that is unique in its list.
+// In addition, the field must be named conditions, or all items of one state must have a condition's status.
 func areConditionLists(name string, lists ...any) bool {
 	found := name == "conditions"
 	for _, list := range lists {
@@ -116,7 +116,7 @@ func areConditionLists(name string, lists ...any) bool {
 	return found
 }
 
-// haveConditionStatuses reports whether the list has items, and each item has the status True, False or Unknown.
+// haveConditionStatuses reports whether the list is not empty, and every item has the status True, False or Unknown.
 func haveConditionStatuses(list any) bool {
 	items, _ := list.([]any)
 	return len(items) > 0 && !slices.ContainsFunc(items, func(item any) bool {
@@ -126,7 +126,8 @@ func haveConditionStatuses(list any) bool {
 	})
 }
 
-// conditionTypes returns the types of all items. It returns nil if the value is not a list, an item has no type, or two items have the same type.
+// conditionTypes returns the types of all items. It returns nil if the value is not a list, or if an item lacks a type or two items share
+// one.
 func conditionTypes(list any) map[string]bool {
 	items, ok := list.([]any)
 	if !ok {
@@ -169,10 +170,10 @@ func mergeConditions(old, wanted, current []any) []any {
 	return out
 }
 
-// typeOf returns the type of a condition of which conditionTypes has found the type.
+// typeOf returns a condition's type. conditionTypes must have accepted its list.
 func typeOf(item any) string { return item.(map[string]any)["type"].(string) }
 
-// positions returns the positions of conditions by type.
+// positions returns the index of each condition by its type.
 func positions(list []any) map[string]int {
 	at := make(map[string]int, len(list))
 	for i, item := range list {
@@ -181,8 +182,8 @@ func positions(list []any) map[string]int {
 	return at
 }
 
-// mergeCondition returns the wanted form of a condition that another client has changed concurrently. It keeps the transition time of the other
-// client if that is later or if both have the same status. It keeps a higher observed generation.
+// mergeCondition returns the wanted form of a condition that another client has changed concurrently. It keeps the other client's
+// transition time if that is later or the status is the same, and a higher observed generation.
 func mergeCondition(current, wanted map[string]any) map[string]any {
 	out := maps.Clone(wanted)
 	since, _ := current["lastTransitionTime"].(string)
@@ -197,7 +198,7 @@ func mergeCondition(current, wanted map[string]any) map[string]any {
 	return out
 }
 
-// isPlaceholder reports whether a condition has no content yet. A placeholder must not overwrite the condition of another client.
+// isPlaceholder reports whether a condition has no content yet. A placeholder must not overwrite another client's condition.
 func isPlaceholder(item any) bool {
 	fields := item.(map[string]any)
 	return fields["status"] == "Unknown" && fields["reason"] == "NotReported"

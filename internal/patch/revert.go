@@ -10,9 +10,9 @@ func (p MergePatch) StatusPart() MergePatch {
 	return status
 }
 
-// Revert returns the patch that undoes this patch. base is the content before this patch, and content is the current content. Revert restores a field only
-// if it still has the value of this patch. In a list of conditions, this applies to each condition. Changes of other clients remain. Revert removes a
-// field that neither base nor content has, because the Go type of the kind may lack it.
+// Revert returns a patch that undoes this one. base is the content before this patch, and content is the current one. A field is only
+// restored if it still has this patch's value, and so is each condition in a list of conditions, so other clients' changes remain. Fields
+// missing from both base and content are removed too, because the kind's Go type may lack them.
 func (p MergePatch) Revert(base, content map[string]any) MergePatch {
 	return p.revert(base, content, false)
 }
@@ -29,7 +29,7 @@ func (p MergePatch) revert(base, content map[string]any, within bool) MergePatch
 			before, _ := old.(map[string]any)
 			reverted := MergePatch(inner).revert(before, currentMap, true)
 			if within && currentIsMap && old == nil && len(reverted.Apply(currentMap)) == 0 {
-				out[key] = nil // this patch has created the map, which is now empty
+				out[key] = nil // this patch created the map, which is now empty
 			} else {
 				out[key] = map[string]any(reverted)
 			}
@@ -44,7 +44,7 @@ func (p MergePatch) revert(base, content map[string]any, within bool) MergePatch
 	return out
 }
 
-// RemovalsOfAbsentFields returns the part of the patch that removes fields which are not in the content.
+// RemovalsOfAbsentFields returns the part of the patch that removes fields missing from the content.
 func (p MergePatch) RemovalsOfAbsentFields(content map[string]any) MergePatch {
 	out := MergePatch{}
 	for key, value := range p {

@@ -21,74 +21,74 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// maxConflicts limits the attempts of one request while other clients keep writing the object.
+// maxConflicts limits how often one request is tried while other clients keep writing the object.
 const maxConflicts = 10
 
 // Change is a set of changes to one object that are written together.
 type Change struct {
-	// Before is the object for which the change was computed, and Content its JSON form.
+	// Before is the object that the change was computed for, and Content its JSON form.
 	Before  client.Object
 	Content map[string]any
-	// FrameworkPatch changes fields that only the framework writes. It therefore never overwrites values of other clients.
+	// FrameworkPatch changes fields that only the framework writes, so it never overwrites other clients' values.
 	FrameworkPatch MergePatch
-	// HandlerPatch contains the changes of handlers. Lists that it replaces are sent only if no other client has changed them. Lists of
-	// conditions are merged.
+	// HandlerPatch contains the handlers' changes. A list that it replaces is only sent if no other client has changed it, except that
+	// lists of conditions are merged.
 	HandlerPatch MergePatch
-	// AddFinalizer and RemoveFinalizer are the finalizers to add and to remove; empty for no change.
+	// AddFinalizer and RemoveFinalizer are the finalizers to add and remove, or empty.
 	AddFinalizer, RemoveFinalizer string
 
-	// ReadUntyped decodes responses as unstructured objects. DroppedFields needs this if HandlerPatch has fields that the Go
-	// type of the kind lacks.
+	// ReadUntyped decodes responses as unstructured objects. DroppedFields needs it if HandlerPatch has fields that the kind's Go type
+	// lacks.
 	ReadUntyped bool
 
-	// Expected is a typed object with the changes of handlers, and its JSON form. It is optional. The fields of responses that equal its fields are not
-	// converted again.
+	// Expected is a typed object with the handlers' changes, and its JSON form. It is optional, and saves converting those fields of a
+	// response that are equal to its own.
 	Expected Converted
 
-	// Allow is called before each request. An error stops the write. If Allow is nil, all requests are allowed.
+	// Allow is called before each request, and stops the write by returning an error. If it is nil, all requests are allowed.
 	Allow func() error
 
-	// WrittenVersions are the resource versions that the requests of the change have created.
+	// WrittenVersions are the resource versions after the requests.
 	WrittenVersions []string
 
-	// Recovered is true if an earlier request without a response has written the change. The result is then a live read, which may
-	// contain changes of other clients.
+	// Recovered is true if an earlier request without a response has written the change. The result is then a live read, which may contain
+	// concurrent edits.
 	Recovered bool
 
-	// Exact is true if the change is only for the version of Before. If the object has changed since, Write returns the conflict.
+	// Exact means that the change is only valid for the version of Before. If the object has changed since, Write returns the conflict.
 	Exact bool
 
-	// StatusLast writes the status after the other fields of the object.
+	// StatusLast writes the status after the object's other fields.
 	StatusLast bool
 
-	// SeenGeneration is the generation that handlers have received; 0 if it does not matter. If it is set, the request for the object contains the resource
-	// version, and RaisedTo is set if this request alone has raised the generation. Then the next generation contains no change of another client.
+	// SeenGeneration is the generation that handlers have received, or 0 if it doesn't matter. If set, the request for the object contains
+	// the resource version. RaisedTo is then set if this request alone has raised the generation, which means that the next generation
+	// contains no concurrent edit.
 	SeenGeneration, RaisedTo int64
 
-	// first is the response to the first of two requests. If the second request fails, the next attempt to write the
-	// change continues from this response.
+	// first is the response to the first of two requests. If the second one fails, the next attempt continues from it.
 	first client.Object
-	// unknownOutcomes are the subresources with a request whose outcome is unknown; "" is the object itself.
+	// unknownOutcomes are the subresources for which a request had an unknown outcome; "" is the object itself.
 	unknownOutcomes []string
-	// responses are the responses to requests with changes of handlers.
+	// responses are the responses to requests with handlers' changes.
 	responses []response
-	// wasEdited is true if another client has raised the generation before the request for the object.
+	// wasEdited is true if another client had raised the generation before the request for the object.
 	wasEdited bool
 }
 
-// ResumeFrom copies the state of an earlier attempt to write the same change, so that Write does not repeat its first request.
+// ResumeFrom copies the state of an earlier attempt to write the same change, so that Write doesn't repeat its first request.
 func (c *Change) ResumeFrom(earlier *Change) {
 	c.first, c.unknownOutcomes, c.responses, c.StatusLast = earlier.first, earlier.unknownOutcomes, earlier.responses, earlier.StatusLast
 	c.wasEdited = earlier.wasEdited
 }
 
-// FirstResponse returns the object after the first of two requests of a rejected change. It returns nil if the API server has not accepted any request.
+// FirstResponse returns the object after the first of a rejected change's two requests, or nil if the API server hasn't accepted any.
 func (c *Change) FirstResponse() client.Object { return c.first }
 
-// Writer writes changes of the objects of one kind. It is safe for concurrent use.
+// Writer writes changes of one kind's objects. It is safe for concurrent use.
 type Writer struct {
 	Client client.Client
-	// APIReader reads from the API server, not from the cache.
+	// APIReader reads from the API server instead of the cache.
 	APIReader client.Reader
 	// NewObject returns an empty object of the kind.
 	NewObject func() client.Object
@@ -99,11 +99,12 @@ type Writer struct {
 	OnConflict func()
 }
 
-// ErrGone means that the object does not exist, or was re-created with another uid.
+// ErrGone means that the object doesn't exist, or was re-created with a different uid.
 var ErrGone = errors.New("the object no longer exists")
 
-// IsNotFound reports whether an error says that an object does not exist. The API server also answers with the status 404 if it does not serve the version of
-// the kind, for example because the version was disabled in the CRD. The objects then still exist. Such an answer names no object.
+// IsNotFound reports whether an error says that an object doesn't exist. The API server also answers with status 404 if it doesn't serve
+// the kind's version, for example because it was disabled in the CRD. The objects still exist then, so such an answer, which doesn't name
+// an object, doesn't count.
 func IsNotFound(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsNotFound(err) || apierrors.IsUnexpectedServerError(err) {
@@ -113,20 +114,19 @@ func IsNotFound(err error) bool {
 	return details != nil && details.Name != ""
 }
 
-// ListConflictError means that a handler and another client have changed the same list. If the change takes two requests, the API server may have
-// accepted the first one.
+// ListConflictError means that a handler and another client have changed the same list. If the change takes two requests, the first one may
+// have been accepted.
 type ListConflictError struct {
 	Path    string // the dotted path of the list
-	Version string // the resource version of the object with the change of the other client
+	Version string // the object's resource version with the other client's change
 }
 
 func (e *ListConflictError) Error() string {
 	return "another client has changed " + e.Path + " concurrently"
 }
 
-// ConcurrentChangeError means that another client has changed the same fields after a request with an unknown outcome. The order of the two
-// writes is unknown, so a repeated request could overwrite the change of the other client. The change can be
-// written without these fields.
+// ConcurrentChangeError means that another client has changed the same fields after a request with an unknown outcome. It isn't known which
+// write came first, so a retry could overwrite the other client's change. The change can be written without these fields.
 type ConcurrentChangeError struct {
 	Fields MergePatch // the part of Change.HandlerPatch that another client has changed
 }
@@ -135,16 +135,16 @@ func (e *ConcurrentChangeError) Error() string {
 	return "after a write with an unknown outcome, another client has changed the same fields"
 }
 
-// RejectedError means that the API server rejects the content of a change. A retry cannot succeed.
+// RejectedError means that the API server rejects the change's content, so retrying is pointless.
 type RejectedError struct{ Err error }
 
 func (e *RejectedError) Error() string { return "the API server rejects the change: " + e.Err.Error() }
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-// Write sends a change in as few requests as possible, and returns the object of the last response. If there was nothing to send, it returns nil.
+// Write sends a change in as few requests as possible, and returns the object in the last response, or nil if there was nothing to send.
 //
-// If the kind has the status subresource, the status is sent in a separate request. It is sent first, unless [Change.StatusLast] is set.
-// If the process ends between the two requests, the handler therefore runs again, and its result is not lost.
+// If the kind has the status subresource, the status is sent in a separate request. It goes first unless [Change.StatusLast] is set. That
+// way, if the process exits between the two, the handler runs again and its result isn't lost.
 func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, error) {
 	doc, guarded := Merge(change.HandlerPatch, change.FrameworkPatch), change.HandlerPatch.listPaths(change.Content)
 	if !w.HasStatus {
@@ -168,7 +168,7 @@ func (w *Writer) Write(ctx context.Context, change *Change) (client.Object, erro
 	return second()
 }
 
-// sendObject sends the part of a change that does not go to the status subresource.
+// sendObject sends the part of a change that doesn't belong to the status subresource.
 func (w *Writer) sendObject(ctx context.Context, change *Change, doc MergePatch, guarded [][]string) (client.Object, error) {
 	if len(doc) == 0 && change.AddFinalizer == "" && change.RemoveFinalizer == "" {
 		return change.first, nil
@@ -189,8 +189,8 @@ func (w *Writer) sendObject(ctx context.Context, change *Change, doc MergePatch,
 	return w.send(ctx, change, r)
 }
 
-// sendStatus sends the part of a change that goes to the status subresource. The request always contains the resource version, because the API server
-// does not check the uid there.
+// sendStatus sends the part of a change that belongs to the status subresource. The request always contains the resource version, because
+// the API server doesn't check the uid there.
 func (w *Writer) sendStatus(ctx context.Context, change *Change, doc MergePatch, guarded [][]string) (client.Object, error) {
 	if len(doc) == 0 {
 		return change.first, nil
@@ -204,9 +204,8 @@ func (w *Writer) sendStatus(ctx context.Context, change *Change, doc MergePatch,
 	})
 }
 
-// nextRequest returns the patch for the next request, and the object on which it is based. The response to the first request may contain
-// changes of other clients. A resource version in the second request is the version of this response. Without a rebase, the request would therefore
-// overwrite these changes.
+// nextRequest returns the patch for the next request, and the object it is based on. A second request uses the resource version from the
+// first one's response, which may already contain concurrent edits. They would be overwritten if the patch weren't rebased.
 func (c *Change) nextRequest(doc MergePatch, guarded [][]string) (MergePatch, client.Object, error) {
 	if c.first == nil {
 		return doc, c.Before, nil
@@ -220,15 +219,15 @@ type request struct {
 	subresource string
 	doc         MergePatch
 	original    MergePatch // doc before any rebase
-	guarded     [][]string // the lists that no other client may have changed
-	// alwaysGuarded adds the resource version even to requests without lists.
+	guarded     [][]string // lists that no other client may have changed
+	// alwaysGuarded adds the resource version even if the request replaces no lists.
 	alwaysGuarded                 bool
 	version                       string
 	addFinalizer, removeFinalizer string
-	finalizers                    []string // the finalizers of this version, or the finalizers that handlers have set
+	finalizers                    []string // this version's finalizers, or those that handlers have set
 	finalizersFromHandlers        bool
-	// exact is the content of this version as the API server has it. It is known only for patches that set fields to null: a Go type does not distinguish
-	// null from an absent field.
+	// exact is this version's content exactly as the API server has it. It is only known for patches that set fields to null, because a Go
+	// type can't distinguish null from an absent field.
 	exact map[string]any
 }
 
@@ -295,7 +294,6 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 	return nil, conflict
 }
 
-// encode returns the body of the request.
 func (r request) encode(uid types.UID) (client.Patch, error) {
 	if r.exact == nil {
 		data, err := jsonform.Encode(map[string]any(r.body(uid)))
@@ -305,7 +303,7 @@ func (r request) encode(uid types.UID) (client.Patch, error) {
 	return client.RawPatch(types.JSONPatchType, data), err
 }
 
-// newResponseObject returns an empty object for the response to a request.
+// newResponseObject returns an empty object to decode a response into.
 func (w *Writer) newResponseObject(change *Change) client.Object {
 	if !change.ReadUntyped {
 		return w.NewObject()
@@ -319,7 +317,7 @@ func (w *Writer) newUntyped() client.Object {
 	return obj
 }
 
-// decodeResponse converts a response to the Go type of the kind.
+// decodeResponse converts a response to the kind's Go type.
 func (w *Writer) decodeResponse(change *Change, obj client.Object) (client.Object, error) {
 	if !change.ReadUntyped {
 		return obj, nil
@@ -327,7 +325,7 @@ func (w *Writer) decodeResponse(change *Change, obj client.Object) (client.Objec
 	return w.decode(obj)
 }
 
-// decode converts an object to the Go type of the kind.
+// decode converts an object to the kind's Go type.
 func (w *Writer) decode(obj client.Object) (client.Object, error) {
 	content, err := Content(obj)
 	if err != nil {
@@ -337,7 +335,7 @@ func (w *Writer) decode(obj client.Object) (client.Object, error) {
 	return out, FromContent(content, out)
 }
 
-// explainNotFound reads the object to distinguish a deleted object from a kind or subresource that is not served.
+// explainNotFound reads the object to find out whether it was deleted, or whether the kind or subresource is not served.
 func (w *Writer) explainNotFound(ctx context.Context, change *Change, notFound error) error {
 	live := w.NewObject()
 	switch err := w.APIReader.Get(ctx, client.ObjectKeyFromObject(change.Before), live); {
@@ -350,8 +348,8 @@ func (w *Writer) explainNotFound(ctx context.Context, change *Change, notFound e
 	}
 }
 
-// rebase reads the object and adapts the request to its current version, after a conflict or because the request sets a field to null. If the object already
-// contains the change, for example because only the response was lost, rebase returns the object.
+// rebase reads the object and adapts the request to its current version. This is needed after a conflict, or if the request sets a field to
+// null. If the object already contains the change, for example because only the response was lost, rebase returns the object.
 func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done client.Object, err error) {
 	live := w.NewObject()
 	if r.original.HasNull() {
@@ -412,8 +410,8 @@ func (c *Change) noteGeneration(written client.Object, r request) {
 	}
 }
 
-// recordLiveVersion adds the version of a live read to the written versions. It does not add the version if another client has changed the object since
-// the request without a response.
+// recordLiveVersion adds a live read's version to the written versions, unless another client has changed the object since the request
+// without a response.
 func (c *Change) recordLiveVersion(live client.Object, content map[string]any, r request) error {
 	from, before := c.Before, c.Content
 	if c.first != nil {
@@ -431,9 +429,9 @@ func (c *Change) recordLiveVersion(live client.Object, content map[string]any, r
 	return nil
 }
 
-// wasCommitted reports whether a request with an unknown outcome was committed. The current content then has the
-// framework's part, because no other client writes these fields. Otherwise the writer sends the handlers' part again.
-// wasCommitted returns an error if another client has changed the same fields.
+// wasCommitted reports whether a request with an unknown outcome was committed. In that case, the current content has the framework's part,
+// because no other client writes those fields. Otherwise, the writer sends the handlers' part again. wasCommitted fails if another client
+// has changed the same fields.
 func (w *Writer) wasCommitted(change *Change, subresource string, content map[string]any) (bool, error) {
 	if part := w.partForSubresource(subresource, change.FrameworkPatch); len(part) > 0 && len(part.Unapplied(content)) == 0 {
 		return true, nil
@@ -444,7 +442,7 @@ func (w *Writer) wasCommitted(change *Change, subresource string, content map[st
 	return false, nil
 }
 
-// partForSubresource returns the part of a patch for a subresource; "" is the object itself.
+// partForSubresource returns a patch's part for a subresource; "" is the object itself.
 func (w *Writer) partForSubresource(subresource string, doc MergePatch) MergePatch {
 	if !w.HasStatus {
 		return doc
@@ -456,8 +454,8 @@ func (w *Writer) partForSubresource(subresource string, doc MergePatch) MergePat
 	return rest
 }
 
-// mergeGuardedLists checks that no other client has changed the lists that the patch replaces. A list may already have the wanted items, because a
-// handler has written it with its own client. Lists of conditions are merged with the changes of other clients.
+// mergeGuardedLists checks that no other client has changed the lists that the patch replaces. A list may already have the wanted items,
+// because a handler may have written it with its own client. Lists of conditions are merged with other clients' changes.
 func mergeGuardedLists(change *Change, doc MergePatch, guarded [][]string, obj client.Object) (MergePatch, error) {
 	if len(guarded) == 0 {
 		return doc, nil
@@ -483,8 +481,8 @@ func mergeGuardedLists(change *Change, doc MergePatch, guarded [][]string, obj c
 	return doc, nil
 }
 
-// body returns the patch with its preconditions: always the uid, and the resource version where the patch could overwrite changes of
-// other clients.
+// body returns the patch with its preconditions: always the uid, and the resource version where the patch could overwrite other clients'
+// changes.
 func (r request) body(uid types.UID) MergePatch {
 	meta := map[string]any{"uid": string(uid)}
 	if r.alwaysGuarded || len(r.guarded) > 0 || r.addFinalizer != "" || r.removeFinalizer != "" {
@@ -528,7 +526,7 @@ func splitStatusPaths(paths [][]string) (rest, status [][]string) {
 	return rest, status
 }
 
-// isUIDMismatch reports whether the API server has rejected a patch because the object was re-created with another uid.
+// isUIDMismatch reports whether the API server has rejected a patch because the object was re-created with a different uid.
 func isUIDMismatch(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -539,7 +537,7 @@ func isUIDMismatch(err error) bool {
 	}) || apierrors.IsConflict(err) && strings.Contains(err.Error(), "UID in precondition")
 }
 
-// isRejection reports whether a retry of the request cannot succeed.
+// isRejection reports whether retrying the request is pointless.
 func isRejection(err error) bool {
 	if apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsUnauthorized(err) {
 		return false
@@ -549,21 +547,20 @@ func isRejection(err error) bool {
 		return false
 	}
 	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot patch resource") {
-		return false // an administrator may add a missing RBAC rule later; denials of webhooks have another text
+		return false // an administrator may add the missing RBAC rule later; denials from webhooks have a different text
 	}
 	code := status.Status().Code
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError || isTooLarge(status.Status())
 }
 
-// isUnknownOutcome reports whether the API server may have committed a failed request: there was no response, or a server
-// error.
+// isUnknownOutcome reports whether a failed request may have been committed, because there was no response or a server error.
 func isUnknownOutcome(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError
 }
 
-// isTooLarge reports whether the object exceeds the size limit of etcd. The API server returns this error with code 500, which
-// otherwise means a temporary error.
+// isTooLarge reports whether the object exceeds etcd's size limit. The API server returns code 500 for it, which otherwise means a
+// temporary error.
 func isTooLarge(status metav1.Status) bool {
 	return strings.Contains(status.Message, "etcdserver: request is too large") ||
 		strings.Contains(status.Message, "trying to send message larger than max")

@@ -9,30 +9,30 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Level defines how important a permission is.
+// Level says how important a permission is.
 type Level int
 
 const (
 	// Optional permissions make the operator faster or more precise.
 	Optional Level = iota
-	// Needed permissions are needed for a feature, or for some objects.
+	// Needed permissions are required by a feature, or for some objects.
 	Needed
-	// Required permissions are needed when the operator starts.
+	// Required permissions are those the operator can't start without.
 	Required
 )
 
-// A Need is a permission that an operator needs for one resource.
+// A Need is a permission for one resource that an operator needs.
 type Need struct {
 	Group     string // empty for the core group
-	Resource  string // resource with its subresource, such as "databases/status"; "*" for all
-	Name      string // name of the only object; empty for all objects
+	Resource  string // with the subresource, such as "databases/status"; "*" for all
+	Name      string // of the only object; empty for all objects
 	Namespace string // empty for the cluster
 	Verbs     []string
 	Level     Level
-	Reason    string // purpose of the permission
+	Reason    string // what the permission is for
 }
 
-// String returns a description in one line.
+// String describes the permission in one line.
 func (n Need) String() string {
 	resource, where := n.QualifiedResource(), "in the cluster"
 	if n.Name != "" {
@@ -44,7 +44,7 @@ func (n Need) String() string {
 	return fmt.Sprintf("%s %s %s", strings.Join(n.Verbs, ", "), resource, where)
 }
 
-// QualifiedResource returns the resource in the form of kubectl: "databases.example.com/status".
+// QualifiedResource returns the resource as kubectl writes it: "databases.example.com/status".
 func (n Need) QualifiedResource() string {
 	resource, subresource, hasSub := strings.Cut(n.Resource, "/")
 	if n.Group != "" {
@@ -56,7 +56,7 @@ func (n Need) QualifiedResource() string {
 	return resource
 }
 
-// Rule returns the rule that grants the permission.
+// Rule returns an RBAC rule that grants the permission.
 func (n Need) Rule() rbacv1.PolicyRule {
 	rule := rbacv1.PolicyRule{APIGroups: []string{n.Group}, Resources: []string{n.Resource}, Verbs: n.Verbs}
 	if n.Name != "" {
@@ -65,7 +65,7 @@ func (n Need) Rule() rbacv1.PolicyRule {
 	return rule
 }
 
-// verbOrder is the order of verbs in rules.
+// verbOrder is how rules sort their verbs.
 var verbOrder = []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 
 func compareVerbs(a, b string) int {
@@ -78,7 +78,8 @@ func compareVerbs(a, b string) int {
 	return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a, b))
 }
 
-// Merge joins the verbs and reasons of all permissions for the same resource, namespace and name. The result is sorted, and all levels are [Optional].
+// Merge joins the verbs and reasons of permissions for the same resource, namespace and name. The result is sorted, and all its levels are
+// [Optional].
 func Merge(needs []Need) []Need {
 	needs = slices.Clone(needs)
 	for i := range needs {
@@ -87,8 +88,8 @@ func Merge(needs []Need) []Need {
 	return MergeLevels(needs)
 }
 
-// MergeLevels joins the verbs and reasons of all permissions for the same resource, namespace, name and level. The result is sorted. It contains each verb
-// only in the permission with the highest level.
+// MergeLevels joins the verbs and reasons of permissions for the same resource, namespace, name and level. The result is sorted. If several
+// levels have the same verb, it is kept only in the highest.
 func MergeLevels(needs []Need) (merged []Need) {
 	for _, n := range needs {
 		i := slices.IndexFunc(merged, func(other Need) bool { return other.isFor(n) && other.Level == n.Level })
@@ -125,7 +126,6 @@ func (n Need) isFor(other Need) bool {
 
 const reasonSeparator = "; "
 
-// addReasons adds reasons that are new.
 func (n *Need) addReasons(text string) {
 	all := strings.Split(n.Reason, reasonSeparator)
 	for reason := range strings.SplitSeq(text, reasonSeparator) {
@@ -136,7 +136,7 @@ func (n *Need) addReasons(text string) {
 	n.Reason = strings.Join(slices.DeleteFunc(all, func(reason string) bool { return reason == "" }), reasonSeparator)
 }
 
-// Missing returns the verbs of a permission that the rules do not grant.
+// Missing returns the permission's verbs that the rules don't grant.
 func Missing(rules []rbacv1.PolicyRule, n Need) (verbs []string) {
 	for _, verb := range n.Verbs {
 		if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return grants(r, n, verb) }) {

@@ -14,11 +14,11 @@ type Rule struct {
 	Group     string // API group; empty for the core group
 	Resources []string
 	Verbs     []string
-	// Scope is the scope of the rule, such as "the whole cluster"; empty if it is unknown.
+	// Scope is where the rule must apply, such as "the whole cluster"; empty if unknown.
 	Scope string
 }
 
-// String returns an instruction for users: the rule to add to a role, and the kubebuilder marker that generates it.
+// String returns instructions for users: which rule to add to a role, and the kubebuilder marker that generates it.
 func (r Rule) String() string {
 	group, where := cmp.Or(r.Group, `""`), ""
 	if r.Scope != "" {
@@ -30,14 +30,14 @@ func (r Rule) String() string {
 		group, strings.Join(r.Resources, ";"), strings.Join(r.Verbs, ";"))
 }
 
-// These patterns match error messages of the API server, also inside wrapping errors. Denials of admission webhooks
-// have other texts.
+// These patterns match the API server's error messages, even inside wrapping errors. Denials from admission webhooks are worded
+// differently.
 var (
 	lackingResource = regexp.MustCompile(`cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)"| at the (cluster) scope)?`)
 	lackingOwner    = regexp.MustCompile(`cannot set blockOwnerDeletion`)
 )
 
-// MissingRules returns the missing rules that an error of the API server reports. For other errors, it returns none.
+// MissingRules returns the rules that are missing according to an error from the API server. It returns nil for other errors.
 func MissingRules(err error) (rules []Rule) {
 	if err == nil {
 		return nil
@@ -60,8 +60,8 @@ func MissingRules(err error) (rules []Rule) {
 	return rules
 }
 
-// Explain appends the missing rules to an error of the API server. It returns other errors unchanged, as well as errors that already contain a
-// rule.
+// Explain appends the missing rules to an error from the API server. Other errors, and those that already contain a rule, are returned
+// unchanged.
 func Explain(err error) error {
 	if _, ok := errors.AsType[*missingError](err); ok || err == nil {
 		return err
@@ -86,7 +86,7 @@ func WithMissingRules(err error, rules ...Rule) error {
 	return &missingError{err, strings.Join(texts, "; ")}
 }
 
-// missingError is an error with the missing rule.
+// missingError is an error together with the missing rule.
 type missingError struct {
 	err  error
 	rule string

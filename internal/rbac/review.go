@@ -11,12 +11,12 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// noNamespace is a namespace that does not exist. A user has only cluster-wide rules there.
+// noNamespace is a namespace that does not exist, so a user has only cluster-wide rules there.
 const noNamespace = "kopf-runtime-no-such-namespace"
 
-// Review returns the permissions that the user of the client does not have, each with its missing verbs. It requests the rules of the user once for the
-// cluster, and once for each namespace for which these rules are not sufficient. It then requests an access review for each verb that the rules do not contain,
-// because authorizers other than RBAC may grant the permission.
+// Review returns the permissions that the client's user doesn't have, each with its missing verbs. It requests the user's rules once for
+// the cluster, and once for each namespace where those rules are not enough. Authorizers other than RBAC may grant a permission, so for
+// verbs that no rule contains, it then requests an access review.
 func Review(ctx context.Context, c authorizationclient.AuthorizationV1Interface, needs []Need) (missing []Need, err error) {
 	rules := map[string][]rbacv1.PolicyRule{}
 	if rules[""], err = RulesOf(ctx, c, ""); err != nil {
@@ -50,8 +50,8 @@ func Review(ctx context.Context, c authorizationclient.AuthorizationV1Interface,
 	return missing, nil
 }
 
-// RulesOf returns the rules of the user of the client in a namespace, including the cluster-wide rules. Without a namespace, RulesOf returns
-// only the cluster-wide rules.
+// RulesOf returns the rules that the client's user has in a namespace, including cluster-wide ones. Without a namespace, it returns only
+// the latter.
 func RulesOf(ctx context.Context, c authorizationclient.AuthorizationV1Interface, namespace string) (rules []rbacv1.PolicyRule, err error) {
 	if namespace == "" {
 		namespace = noNamespace

@@ -15,15 +15,15 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// Options name the roles that [WriteRoles] writes.
+// Options name the roles that [WriteRoles] writes, and their subject.
 type Options struct {
 	Name string
-	// ServiceAccount and Namespace identify the operator. Without a ServiceAccount, WriteRoles writes no bindings.
+	// ServiceAccount and Namespace identify the operator. Without a ServiceAccount, no bindings are written.
 	ServiceAccount, Namespace string
 }
 
-// WriteRoles writes roles as YAML: a ClusterRole for the permissions in the cluster, and a Role for the permissions in each namespace. If
-// ServiceAccount is set, WriteRoles also writes the ServiceAccount and the bindings of the roles.
+// WriteRoles writes roles as YAML: a ClusterRole for permissions in the cluster, and a Role for each namespace. If ServiceAccount is set,
+// it writes the ServiceAccount and the role bindings, too.
 func WriteRoles(w io.Writer, o Options, needs []Need) error {
 	byNamespace := map[string][]Need{}
 	var namespaces []string
@@ -47,7 +47,7 @@ func WriteRoles(w io.Writer, o Options, needs []Need) error {
 	return err
 }
 
-// withoutCovered omits verbs that another permission grants for the cluster, or for all objects.
+// withoutCovered drops verbs that a broader permission already grants, for the cluster or for all objects.
 func withoutCovered(needs []Need) (uncovered []Need) {
 	for _, n := range needs {
 		var broader []rbacv1.PolicyRule
@@ -64,7 +64,7 @@ func withoutCovered(needs []Need) (uncovered []Need) {
 	return uncovered
 }
 
-// clusterKind returns the kind that applies to the cluster if the namespace is empty.
+// clusterKind returns the cluster-wide variant of a kind if the namespace is empty.
 func clusterKind(kind, namespace string) string {
 	if namespace == "" {
 		return "Cluster" + kind
@@ -85,7 +85,7 @@ func binding(o Options, namespace string) string {
 		clusterKind("Role", namespace), quote(o.Name), quote(o.ServiceAccount), quote(o.Namespace))
 }
 
-// Advice returns the rules for permissions in YAML, for each role in which they belong.
+// Advice returns the rules for permissions as YAML, under the roles they belong in.
 func Advice(needs []Need) string {
 	var text strings.Builder
 	namespace, isFirst := "", true
@@ -103,7 +103,7 @@ func Advice(needs []Need) string {
 	return text.String()
 }
 
-// Rules returns permissions as the rules of a role in YAML. The reasons are comments.
+// Rules returns permissions as a role's rules in YAML, with the reasons as comments.
 func Rules(needs []Need) string {
 	var text strings.Builder
 	for _, n := range needs {
@@ -124,18 +124,18 @@ func Rules(needs []Need) string {
 	return text.String()
 }
 
-// quote returns a string in YAML.
+// quote returns a string as YAML.
 func quote(s string) string {
 	if plain, err := sigsyaml.Marshal(s); err == nil && string(plain) == s+"\n" {
 		return s
 	}
-	text, _ := json.Marshal(s) // strings have a JSON form
+	text, _ := json.Marshal(s) // a string always has a JSON form
 	return string(text)
 }
 
-// ReadRoles returns the permissions that the roles in YAML documents grant, merged with [Merge]. Other objects are ignored. If namespaces
-// are passed, the permissions of a ClusterRole apply only in these namespaces, and a Role may omit its namespace. ReadRoles returns an error for aggregated roles,
-// for rules for URLs, and if there are no roles.
+// ReadRoles returns the permissions granted by the roles in YAML documents, merged with [Merge]. Other objects are ignored. If namespaces
+// are passed, a ClusterRole's permissions apply only there, and a Role may omit its namespace. ReadRoles fails for aggregated roles, for
+// URL rules, and if there are no roles.
 func ReadRoles(r io.Reader, namespaces ...string) (needs []Need, err error) {
 	documents := yaml.NewYAMLReader(bufio.NewReader(r))
 	found := false

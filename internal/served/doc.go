@@ -1,2 +1,2 @@
-// Package served asks the API server which kinds it serves, and whether their verbs and schemas fit the declarations of an operator.
+// Package served finds out which kinds the API server serves, and whether their verbs and schemas fit an operator's declarations.
 package served

@@ -12,10 +12,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// ErrNotServed returns the error for a kind that the API server does not serve. If possible, the error suggests the most similar kind, or the
-// same kind in another version or group. Suggestions do not include API groups that the server cannot list at the moment.
+// ErrNotServed returns the error for a kind that the API server does not serve. If it can, it suggests the most similar kind, or the same
+// kind in a different version or group. API groups that the server can't list at the moment are left out.
 func ErrNotServed(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) error {
-	_, lists, _ := client.ServerGroupsAndResources() // after an error, the result contains the readable groups
+	_, lists, _ := client.ServerGroupsAndResources() // even after an error, the result contains the readable groups
 	var all []Kind
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -31,7 +31,7 @@ func ErrNotServed(client discovery.DiscoveryInterface, gvk schema.GroupVersionKi
 	return Explain(all, gvk)
 }
 
-// A Kind is a kind that the API server serves, with its resource.
+// A Kind is a served kind with its resource.
 type Kind struct {
 	schema.GroupVersionKind
 	Resource metav1.APIResource
@@ -40,7 +40,7 @@ type Kind struct {
 // Explain returns the error for a kind that is not among the served ones.
 func Explain(served []Kind, gvk schema.GroupVersionKind) error {
 	gv := gvk.GroupVersion()
-	var inVersion, inGroup, elsewhere []string // kinds of the version, kinds of the group, and other group versions with the kind
+	var inVersion, inGroup, elsewhere []string // kinds in the version, kinds in the group, and other group versions that have the kind
 	versions := map[string]bool{}
 	for _, s := range served {
 		switch {
@@ -84,7 +84,7 @@ func Explain(served []Kind, gvk schema.GroupVersionKind) error {
 	return fmt.Errorf("the API server does not serve %s: install its CustomResourceDefinition first, or add WhenServed to For", gv)
 }
 
-// GroupOf returns the API group of an apiVersion, and a text that equals no group if the apiVersion is invalid.
+// GroupOf returns an apiVersion's group. If the apiVersion is invalid, it returns a text that no group can equal.
 func GroupOf(apiVersion string) string {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {

@@ -30,12 +30,13 @@ const (
 	schemaTimeout      = 10 * time.Second
 )
 
-// ConditionsHint is the part of error messages that explains how to store conditions in another field.
+// ConditionsHint is what error messages say about storing conditions in a different field.
 const ConditionsHint = "to use another field, pass the option WithConditionsIn to For"
 
-// CheckSchema returns an error if the schema of the kind lacks fields for the progress store, the baseline or the conditions. The API server
-// would drop these fields, and the operator would write them repeatedly. storages are the stores and the baseline on the objects. CheckSchema reads the published schema only if there are fields to
-// check. The read needs no additional permissions. If the read fails, CheckSchema logs the error and returns nil.
+// CheckSchema returns an error if the kind's schema lacks fields for the progress store, the baseline or the conditions. The API server
+// would drop these fields, so the operator would write them again and again. storages are the stores and the baseline on the objects. The
+// published schema is only read if there are fields to check, and reading it needs no extra permissions. If that fails, CheckSchema logs
+// the error and returns nil.
 func CheckSchema(ctx context.Context, client *discovery.DiscoveryClient, kind *engine.Kind, storages []any) error {
 	var users []any
 	for _, storage := range storages {
@@ -66,8 +67,8 @@ func CheckSchema(ctx context.Context, client *discovery.DiscoveryClient, kind *e
 	return nil
 }
 
-// AwaitSchema returns the published schema of a kind. It polls until schemaTimeout, because the API server publishes the schema of a new kind
-// shortly after it starts to serve the kind.
+// AwaitSchema returns a kind's published schema. It polls until schemaTimeout, because the API server publishes a new kind's schema shortly
+// after it starts to serve it.
 func AwaitSchema(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (published *apiextensionsv1.JSONSchemaProps, err error) {
 	err = wait.PollUntilContextTimeout(ctx, schemaPollInterval, schemaTimeout, true, func(context.Context) (found bool, err error) {
 		published, err = publishedSchema(client, gvk)
@@ -79,8 +80,8 @@ func AwaitSchema(ctx context.Context, client discovery.DiscoveryInterface, gvk s
 	return published, err
 }
 
-// conditionFields returns the paths of the fields that the operator needs for the conditions of a kind. To find the paths, it sets the conditions
-// in an empty object.
+// conditionFields returns the paths of the fields that a kind's conditions need. It finds them by setting the conditions on an empty
+// object.
 func conditionFields(kind *engine.Kind) (paths [][]string) {
 	types := slices.Clone(kind.DeclaredConditions)
 	if kind.Root != nil {
@@ -110,11 +111,11 @@ func conditionFields(kind *engine.Kind) (paths [][]string) {
 		return nil
 	}
 	added := patch.Diff(before, after)
-	delete(added, "metadata") // each kind has this field
+	delete(added, "metadata") // every kind has this field
 	return leafPaths(map[string]any(added), nil)
 }
 
-// leafPaths returns the paths of all leaf values in a JSON value, with "*" for the items of a list.
+// leafPaths returns the paths of all leaves in a JSON value, with "*" for list items.
 func leafPaths(value any, path []string) (paths [][]string) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -131,7 +132,7 @@ func leafPaths(value any, path []string) (paths [][]string) {
 	return paths
 }
 
-// publishedSchema returns the schema of a kind from the OpenAPI document of the API server, or nil if the document does not contain the kind.
+// publishedSchema returns a kind's schema from the API server's OpenAPI document, or nil if it isn't in there.
 func publishedSchema(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (*apiextensionsv1.JSONSchemaProps, error) {
 	doc, err := openapi3.NewRoot(client.OpenAPIV3()).GVSpecAsMap(gvk.GroupVersion())
 	if err != nil {
@@ -169,7 +170,7 @@ type groupVersionKind struct {
 	Kind    string `json:"kind"`
 }
 
-// resolveReferences replaces references in the top-level properties with the referenced schemas. The schemas of built-in kinds have references.
+// resolveReferences replaces references in the top-level properties with the referenced schemas. Only built-in kinds need this.
 func resolveReferences(kind apiextensionsv1.JSONSchemaProps, all map[string]publishedKind) *apiextensionsv1.JSONSchemaProps {
 	for name, property := range kind.Properties {
 		ref := property.Ref

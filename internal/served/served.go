@@ -13,8 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// Discover returns the verbs that the API server supports for a kind, whether the kind has the status subresource, and whether it is
-// namespaced. The verbs are nil if the API server does not serve the kind.
+// Discover returns which verbs the API server supports for a kind, and whether it has the status subresource and is namespaced. The verbs
+// are nil if the kind is not served.
 func Discover(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (verbs metav1.Verbs, hasStatus, namespaced bool, err error) {
 	list, err := client.ServerResourcesForGroupVersion(gvk.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
@@ -35,11 +35,11 @@ func Discover(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) 
 	return verbs, hasStatus, namespaced, nil
 }
 
-// CheckVerbs returns an error if the API server serves the kind without the verbs that the handlers need. For example, some kinds cannot be
-// watched, and others cannot be patched. storesEvents is true if handlers store on the objects which Kubernetes Events they have handled.
+// CheckVerbs returns an error if the API server serves the kind without verbs that the handlers need. For example, some kinds can't be
+// watched, and others can't be patched. storesEvents is true if handlers record on the objects which Kubernetes Events they have handled.
 func CheckVerbs(kind *engine.Kind, storesEvents bool, verbs metav1.Verbs) error {
-	// The API server hides the verbs create, update and patch while it deletes the objects of a CustomResourceDefinition. The operator must handle
-	// these deletions: otherwise, its finalizers would block the deletion of the definition.
+	// While the API server deletes the objects of a CustomResourceDefinition, it hides the verbs create, update and patch. The operator
+	// must handle these deletions, otherwise its finalizers would keep the definition from being deleted.
 	required, advice := []string{"list", "watch"}, "handlers cannot observe its objects: remove the kind"
 	isMissing := func(verb string) bool { return !slices.Contains(verbs, verb) }
 	isTerminating := isMissing("create") && isMissing("patch") && !isMissing("delete") // the definition is being deleted; objects can still be patched

@@ -10,19 +10,20 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// An observation is the first state of a Lease that a process has read, and the time at which it was read.
+// An observation is the first state of a Lease that the process has read, and when that was.
 type observation struct {
 	first      *coordinationv1.Lease
 	since      time.Time // on the monotonic clock
-	markFailed bool      // an attempt to mark the Lease has failed
+	markFailed bool      // marking the Lease has failed before
 }
 
-// MarkDeadShards marks the Leases of other dead shards of the ring until the context is cancelled. The sharder then moves their objects immediately.
+// MarkDeadShards marks the Leases of dead shards in the ring until the context is cancelled, so that the sharder moves their objects
+// immediately.
 //
-// A shard is dead if it has not renewed its Lease for the duration of the Lease, measured with the monotonic clock of this process. MarkDeadShards reads the
-// Leases every half retry period, at least every second. The sharder itself marks a Lease only after two durations, because it compares its wall clock with
-// the clock of the shard. MarkDeadShards ignores the Leases of other implementations of the protocol, whose durations can have another meaning, and Leases for
-// which another process with the same name waits.
+// A shard is dead if it hasn't renewed its Lease for the Lease's duration, as measured with this process's monotonic clock. MarkDeadShards
+// reads the Leases every half retry period, but at least every second. The sharder would take two durations, because it compares its own
+// wall clock with the shard's. Two kinds of Leases are skipped: those of other implementations of the protocol, where the duration can mean
+// something else, and those that a different process of the same name is waiting for.
 func MarkDeadShards(ctx context.Context, options Options) {
 	if options.WallClock == nil {
 		options.WallClock = time.Now
@@ -71,7 +72,7 @@ func MarkDeadShards(ctx context.Context, options Options) {
 	}
 }
 
-// listRing returns the Leases of the ring. resourceVersion "0" permits an older state.
+// listRing returns the ring's Leases. With resourceVersion "0", they may be older.
 func (o *Options) listRing(ctx context.Context, resourceVersion string) ([]coordinationv1.Lease, error) {
 	list, err := o.Client.Leases(o.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.Set{o.RingLabel: o.Ring}.String(), ResourceVersion: resourceVersion,
@@ -82,13 +83,13 @@ func (o *Options) listRing(ctx context.Context, resourceVersion string) ([]coord
 	return list.Items, nil
 }
 
-// canMarkDead reports whether a Lease is held by another shard, and this process can detect the death of the shard.
+// canMarkDead reports whether a Lease is held by a different shard, and this process can find out that it is dead.
 func (id Identity) canMarkDead(lease *coordinationv1.Lease) bool {
 	_, hasSuccessor := lease.Annotations[SuccessorAnnotation]
 	return lease.Name != id.Name && holder(lease) == lease.Name && lease.Annotations[InstanceAnnotation] != "" && !hasSuccessor
 }
 
-// markDead writes the sharder as the holder into a Lease, as the sharder does. It returns a conflict if the shard has renewed the Lease.
+// markDead makes the sharder the holder of a Lease, as the sharder itself would. It returns a conflict if the shard has renewed the Lease.
 func (o *Options) markDead(ctx context.Context, lease *coordinationv1.Lease) error {
 	now, duration := metav1.NewMicroTime(o.WallClock()), durationOf(lease)
 	dead := lease.DeepCopy()

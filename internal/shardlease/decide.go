@@ -8,26 +8,27 @@ import (
 )
 
 const (
-	// SharderIdentity is the holder of the Leases of shards that the sharder considers dead.
+	// SharderIdentity holds the Leases of shards that the sharder considers dead.
 	SharderIdentity = "shardlease-controller"
 	// InstanceAnnotation is the annotation with the id of the process that holds the Lease.
 	InstanceAnnotation = "kopf-runtime.dev/shard-process"
-	// SuccessorAnnotation is the annotation with the id of a process that waits for the Lease. Other shards do not mark such a Lease as dead.
+	// SuccessorAnnotation is the annotation with the id of a process that is waiting for the Lease. Other shards don't mark such a Lease as
+	// dead.
 	SuccessorAnnotation = "kopf-runtime.dev/next-shard-process"
 )
 
-// An Identity identifies the Lease of a process.
+// An Identity identifies a process and its Lease.
 type Identity struct {
 	Namespace, Name string // of the Lease
 	RingLabel, Ring string // the label of the Lease
-	Total           int    // the fixed number of shards of the ring; 0 if the number may change
+	Total           int    // the ring's fixed number of shards; 0 if it may change
 	Instance        string // the id of the process
 }
 
-// A Decision is the next step of a process that has read its Lease.
+// A Decision is what a process does next after reading its Lease.
 type Decision int
 
-// The decisions about a Lease.
+// The decisions.
 const (
 	Wait   Decision = iota // until the Lease changes or expires
 	Create                 // the Lease does not exist
@@ -39,8 +40,9 @@ func (id Identity) isHeldBy(lease *coordinationv1.Lease) bool {
 	return lease != nil && holder(lease) == id.Name && lease.Annotations[InstanceAnnotation] == id.Instance
 }
 
-// Decide returns the next step for a Lease. lease is nil if the Lease does not exist. first is the first read state of the Lease with the same holder, and unchanged is the time
-// since then. Decide returns an error if the Lease has another purpose, or if another process with the same name renews the Lease.
+// Decide returns what to do next about a Lease. lease is nil if it doesn't exist. first is the first state that was read with the same
+// holder, and unchanged is the time since then. Decide fails if the Lease is used for a different purpose, or if another process of the
+// same name keeps renewing it.
 func (id Identity) Decide(lease, first *coordinationv1.Lease, unchanged time.Duration) (Decision, error) {
 	switch {
 	case lease == nil:
@@ -62,7 +64,7 @@ func (id Identity) Decide(lease, first *coordinationv1.Lease, unchanged time.Dur
 	return Wait, nil
 }
 
-// hasToAnnounce reports whether the process must announce in the Lease that it waits for it.
+// hasToAnnounce reports whether the process must announce in the Lease that it is waiting for it.
 func (id Identity) hasToAnnounce(lease *coordinationv1.Lease) bool {
 	_, announced := lease.Annotations[SuccessorAnnotation]
 	return id.Total == 0 && holder(lease) == id.Name && !announced
@@ -73,7 +75,7 @@ func sameHolder(one, other *coordinationv1.Lease) bool {
 	return one != nil && other != nil && holder(one) == holder(other) && one.Annotations[InstanceAnnotation] == other.Annotations[InstanceAnnotation]
 }
 
-// renewed reports whether the holder has renewed the Lease between two states. The sharder changes labels, which is no renewal.
+// renewed reports whether the holder has renewed the Lease between two states. Label changes by the sharder don't count.
 func renewed(first, lease *coordinationv1.Lease) bool {
 	return sameHolder(first, lease) && (!first.Spec.RenewTime.Equal(lease.Spec.RenewTime) || !first.Spec.AcquireTime.Equal(lease.Spec.AcquireTime))
 }
@@ -85,7 +87,7 @@ func holder(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// defaultDuration is the duration that the sharder uses for a Lease without a duration.
+// defaultDuration is what the sharder uses for a Lease without a duration.
 const defaultDuration = 15 * time.Second
 
 func durationOf(lease *coordinationv1.Lease) time.Duration {

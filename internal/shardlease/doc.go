@@ -1,11 +1,12 @@
-// Package shardlease acquires and renews the Lease of a shard, in the form that the sharder of kubernetes-controller-sharding expects: the name of the Lease is the
-// holder identity.
+// Package shardlease acquires and renews a shard's Lease in the form that the sharder of kubernetes-controller-sharding expects, where the
+// Lease's name is the holder identity.
 //
-// Because all processes of a shard have this identity, the Lease also has an annotation with a random id of its process. A process that finds the Lease of another
-// process waits until the Lease has not changed for its duration. It measures this time with its own clock, and never compares the renew time with its clock: the clocks
-// of machines differ. If the Lease is renewed in the meantime, two processes have one name, and [Acquire] fails.
+// All processes of a shard share this identity, so the Lease is also annotated with a random id of the process. A process that finds
+// someone else's Lease waits until it hasn't changed for its duration. It measures this with its own clock and never compares it with the
+// renew time, because clocks differ between machines. If the Lease is renewed meanwhile, two processes have the same name, and [Acquire]
+// fails.
 //
-// In a ring with a fixed number of shards, the Lease has this number in a label. Processes with different numbers exclude each other.
+// In a ring with a fixed number of shards, this number is a label of the Lease. Processes with different numbers exclude each other.
 //
 // The holder must stop all work when [Lease.Keep] returns an error.
 package shardlease

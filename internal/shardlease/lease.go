@@ -19,10 +19,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/clocks"
 )
 
-// ErrLost means that the process possibly no longer holds the Lease.
+// ErrLost means that the process may no longer hold the Lease.
 var ErrLost = errors.New("the shard has lost its Lease: another process may handle its objects")
 
-// errNotOurs means that another process holds the Lease, or that the Lease was deleted.
+// errNotOurs means that someone else holds the Lease, or that it was deleted.
 var errNotOurs = errors.New("the Lease is held by another process, or was deleted")
 
 var errSuspended = errors.New("the process was suspended")
@@ -31,29 +31,29 @@ var errSuspended = errors.New("the process was suspended")
 type Options struct {
 	Identity
 	Client coordinationv1client.LeasesGetter
-	// Duration is the time after the last renewal in which no other process may handle the objects of the shard. RenewDeadline is the time after the
-	// last renewal at which [Lease.Keep] gives up. RetryPeriod is the time between renewals.
+	// Duration is how long after the last renewal no other process may handle the shard's objects. RenewDeadline is how long after the last
+	// renewal [Lease.Keep] gives up. RetryPeriod is the time between renewals.
 	Duration, RenewDeadline, RetryPeriod time.Duration
-	// WallClock returns the time of the wall clock. Default: time.Now.
+	// WallClock returns the wall clock's time. Default: time.Now.
 	WallClock func() time.Time
-	// OnRenewal is called with the time of the wall clock after each request that has acquired or renewed the Lease. It is optional.
+	// OnRenewal is called with the wall clock's time after each request that has acquired or renewed the Lease. It is optional.
 	OnRenewal func(time.Time)
 	Log       logr.Logger
 }
 
-// A Lease is held by this process. Its methods must not be called concurrently, except for [Lease.IsOverdue].
+// A Lease is held by this process. Its methods must not be called concurrently, except [Lease.IsOverdue].
 type Lease struct {
 	options Options
 	lease   *coordinationv1.Lease          // the last read or written state; nil if the Lease does not exist
-	renewed atomic.Pointer[clocks.Reading] // the start of the last successful request
-	taken   atomic.Bool                    // another process holds the Lease, or the Lease was deleted
+	renewed atomic.Pointer[clocks.Reading] // when the last successful request was started
+	taken   atomic.Bool                    // someone else holds the Lease, or it was deleted
 }
 
 func (o *Options) now() clocks.Reading { return clocks.Read(o.WallClock) }
 
-// Acquire waits until the process holds the Lease. It fails if another process renews the Lease, or if the Lease does not belong to a shard of the ring. With a Total, it
-// also waits until no process with another total holds a Lease of the ring. It fails if one of these processes renews its Lease. If it fails, or if the context ends first, it
-// tries to remove what it has written.
+// Acquire waits until the process holds the Lease. It fails if another process keeps renewing the Lease, or if the Lease doesn't belong to
+// a shard of the ring. With a Total, it first waits until no process with a different total holds a Lease of the ring, and fails if one of
+// them keeps renewing its Lease. If it fails or the context is cancelled first, it tries to remove what it has written.
 func Acquire(ctx context.Context, options Options) (*Lease, error) {
 	if options.WallClock == nil {
 		options.WallClock = time.Now
@@ -75,7 +75,7 @@ func acquire(ctx context.Context, options Options) (*Lease, error) {
 
 func (l *Lease) acquire(ctx context.Context) error {
 	options := &l.options
-	var first *coordinationv1.Lease // the first state with the present holder
+	var first *coordinationv1.Lease // the first state with the current holder
 	var since time.Time             // when it was read, on the monotonic clock
 	logged := ""
 	for {
@@ -89,7 +89,7 @@ func (l *Lease) acquire(ctx context.Context) error {
 				return refused
 			}
 			if decision != Wait {
-				if err = l.write(ctx, options.Name); err == nil && !l.IsOverdue() { // otherwise, the process was suspended during the request
+				if err = l.write(ctx, options.Name); err == nil && !l.IsOverdue() { // otherwise, the process was suspended meanwhile
 					return nil
 				}
 			} else {
@@ -114,8 +114,8 @@ func (l *Lease) acquire(ctx context.Context) error {
 	}
 }
 
-// withdraw removes what an unsuccessful process has written into the Lease: its announcement, and its name as the holder if the response to that write was lost.
-// It gives up after the first error, or after the RetryPeriod.
+// withdraw removes what an unsuccessful process has written into the Lease. That is its announcement, or even itself as the holder if the
+// response to that write was lost. It gives up after the first error, or after the RetryPeriod.
 func (l *Lease) withdraw(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, l.options.RetryPeriod)
 	defer cancel()
@@ -139,15 +139,16 @@ func isPermanent(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsInvalid(err)
 }
 
-// Keep renews the Lease until the context is cancelled. It returns [ErrLost] if the Lease could not be renewed before the RenewDeadline, or if another process
-// holds it.
+// Keep renews the Lease until the context is cancelled. It returns [ErrLost] if the Lease couldn't be renewed before the RenewDeadline, or
+// if someone else holds it.
 //
-// After a suspension that the fence of the operator has noticed, Keep makes one attempt, although the RenewDeadline may be over. A successful renewal proves
-// that no other process handles the objects. After a shorter suspension, the operator continues without a pause, so Keep makes no attempt after the RenewDeadline.
-// A request that ignores its context, for example because it waits for a credential plugin, delays Keep. The fence is then active, see [Lease.IsOverdue].
+// After a suspension that the operator's fence has noticed, Keep tries once more even if the RenewDeadline has passed. If that succeeds, no
+// other process can have handled the objects. After a shorter suspension, the operator goes on without a pause, so Keep doesn't try after
+// the RenewDeadline. A request that ignores its context, for example because it waits for a credential plugin, delays Keep. The fence is
+// then active, see [Lease.IsOverdue].
 func (l *Lease) Keep(ctx context.Context) error {
 	o := &l.options
-	lastAttempt := o.RetryPeriod / 4           // the least time of the last attempt
+	lastAttempt := o.RetryPeriod / 4           // what the last attempt gets at least
 	lastErr := errSuspended                    // after a successful renewal, only a suspension can exceed the RenewDeadline
 	suspended, took := false, time.Duration(0) // of the last failed attempt
 	for {
@@ -191,7 +192,8 @@ func (l *Lease) Keep(ctx context.Context) error {
 	}
 }
 
-// wasSuspended reports whether the process was suspended for so long that the fence has noticed it, while it was waiting for at most a duration.
+// wasSuspended reports whether the process, while it was waiting for at most the given time, was suspended long enough for the fence to
+// notice.
 func (o *Options) wasSuspended(since clocks.Reading, wait time.Duration) bool {
 	return o.now().Since(since) >= wait+o.Duration-o.RenewDeadline
 }
@@ -203,8 +205,8 @@ func (l *Lease) lost(err error) error {
 // age returns the time since the last renewal.
 func (l *Lease) age() time.Duration { return l.options.now().Since(*l.renewed.Load()) }
 
-// Remaining returns the time in which no other process can handle the objects of the shard. It returns 0 after Keep has found that another process holds the
-// Lease, or that the Lease was deleted.
+// Remaining returns for how long no other process can handle the shard's objects. It returns 0 once Keep has found that someone else holds
+// the Lease, or that it was deleted.
 func (l *Lease) Remaining() time.Duration {
 	if l.taken.Load() {
 		return 0
@@ -212,11 +214,11 @@ func (l *Lease) Remaining() time.Duration {
 	return max(0, l.options.Duration-l.age())
 }
 
-// IsOverdue reports whether the Lease was not renewed before the RenewDeadline, or whether Keep has found that the process no longer holds it. It does not
-// depend on a request of [Lease.Keep], and is safe for concurrent use.
+// IsOverdue reports whether the Lease was not renewed before the RenewDeadline, or Keep has found that the process no longer holds it. It
+// never waits for a request of [Lease.Keep], and is safe for concurrent use.
 func (l *Lease) IsOverdue() bool { return l.taken.Load() || l.age() >= l.options.RenewDeadline }
 
-// Release releases the Lease, so that the sharder moves the objects immediately. All work must have ended.
+// Release releases the Lease, so that the sharder moves the objects immediately. All work must be finished by then.
 func (l *Lease) Release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.options.RenewDeadline)
 	defer cancel()
@@ -234,7 +236,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	}
 }
 
-// renew writes the Lease. After a conflict, it reads the Lease and writes it again, because the sharder adds labels.
+// renew writes the Lease. After a conflict, it reads the Lease and tries again, because the sharder adds labels.
 func (l *Lease) renew(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -264,7 +266,8 @@ func (l *Lease) read(ctx context.Context) error {
 	return nil
 }
 
-// write creates or updates the Lease with a holder. It returns a conflict if another client has changed the Lease since the last read or write.
+// write creates or updates the Lease with a holder. It returns a conflict if another client has changed the Lease since it was last read or
+// written.
 func (l *Lease) write(ctx context.Context, holder string) error {
 	o, started := &l.options, l.options.now()
 	lease, err := o.next(l.lease, holder), error(nil)
@@ -277,7 +280,7 @@ func (l *Lease) write(ctx context.Context, holder string) error {
 		return err
 	}
 	if l.lease != nil && l.lease.UID != lease.UID {
-		return errNotOurs // the request has created the Lease again after the sharder has deleted it
+		return errNotOurs // the sharder had deleted the Lease, and the request has re-created it
 	}
 	l.lease = lease
 	l.renewed.Store(&started)
@@ -287,7 +290,7 @@ func (l *Lease) write(ctx context.Context, holder string) error {
 	return nil
 }
 
-// setSuccessor writes into the Lease that the process with an id waits for it. "" removes the announcement.
+// setSuccessor announces in the Lease that a process is waiting for it. An empty instance removes the announcement.
 func (l *Lease) setSuccessor(ctx context.Context, instance string) error {
 	lease := l.lease.DeepCopy()
 	if setValue(&lease.Annotations, SuccessorAnnotation, instance); instance == "" {
@@ -297,7 +300,7 @@ func (l *Lease) setSuccessor(ctx context.Context, instance string) error {
 	return err
 }
 
-// next returns the Lease with a holder; "" releases it.
+// next returns the Lease with a new holder; "" releases it.
 func (o *Options) next(current *coordinationv1.Lease, holderIdentity string) *coordinationv1.Lease {
 	now := metav1.NewMicroTime(o.WallClock())
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}}
@@ -320,7 +323,7 @@ func (o *Options) next(current *coordinationv1.Lease, holderIdentity string) *co
 		lease.Spec.LeaseTransitions = new(transitionsOf(current) + 1)
 	}
 	if holderIdentity == "" {
-		lease.Spec.LeaseDurationSeconds = new(int32(1)) // like the leader election of client-go
+		lease.Spec.LeaseDurationSeconds = new(int32(1)) // like client-go's leader election
 	}
 	return lease
 }
@@ -333,7 +336,7 @@ func setValue(values *map[string]string, key, value string) {
 	(*values)[key] = value
 }
 
-// sleep waits, and returns false if the context ends first.
+// sleep waits, and returns false if the context is cancelled first.
 func sleep(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -12,13 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TotalLabel is the label with the fixed number of shards of the ring.
+// TotalLabel is the label with the ring's fixed number of shards.
 const TotalLabel = "kopf-runtime.dev/shards"
 
-// acquireWithTotal acquires the Lease when no process with another total holds a Lease of the ring.
+// acquireWithTotal acquires the Lease once no process with a different total holds a Lease of the ring.
 //
-// Processes with two totals may start at the same time. Therefore, each process first writes its own Lease, and then checks the Leases again: at least one of the processes
-// finds the Lease of the other, and releases its own.
+// Processes with two totals may start at the same time. Therefore each of them first writes its own Lease and then checks again. At least
+// one of them finds the other's Lease and releases its own.
 func acquireWithTotal(ctx context.Context, options Options) (*Lease, error) {
 	for {
 		if err := options.awaitOtherTotals(ctx); err != nil {
@@ -35,12 +35,12 @@ func acquireWithTotal(ctx context.Context, options Options) (*Lease, error) {
 		if err := l.Release(context.WithoutCancel(ctx)); err != nil {
 			options.Log.Error(err, "Failed to release the Lease of the shard; it expires")
 		}
-		sleep(ctx, rand.N(options.RetryPeriod)) // the other process also waits for a random time, so one of the two is first
+		sleep(ctx, rand.N(options.RetryPeriod)) // the other process waits for a random time as well, so one of the two comes first
 	}
 }
 
-// awaitOtherTotals waits until no process with another total holds a Lease of the ring. It fails if one of these processes renews its Lease. It releases expired Leases, so that
-// their holders cannot renew them after a suspension.
+// awaitOtherTotals waits until no process with a different total holds a Lease of the ring, and fails if one of them keeps renewing its
+// Lease. It releases expired Leases, so that their holders can't renew them after a suspension.
 func (o *Options) awaitOtherTotals(ctx context.Context) error {
 	observed := map[string]observation{}
 	for {
@@ -80,7 +80,7 @@ func (o *Options) awaitOtherTotals(ctx context.Context) error {
 	}
 }
 
-// listOtherTotals returns the Leases of the ring that processes with another total hold.
+// listOtherTotals returns the ring's Leases held by processes with a different total.
 func (o *Options) listOtherTotals(ctx context.Context) ([]coordinationv1.Lease, error) {
 	leases, err := o.listRing(ctx, "")
 	return slices.DeleteFunc(leases, func(lease coordinationv1.Lease) bool {

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Releases keeps track of objects that the engine has released until the watch confirms that they have left the shard. Until then, the
-// cache still holds states that must not be handled. The zero value is ready to use. Releases is safe for concurrent use.
+// Releases keeps track of released objects until the watch confirms that they have left the shard. Until then, the cache still holds states
+// that must not be handled. The zero value is ready to use. Releases is safe for concurrent use.
 type Releases struct {
 	mu    sync.Mutex
 	byKey map[types.NamespacedName]*released

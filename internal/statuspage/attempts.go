@@ -15,14 +15,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// The limits of [Attempts]. At all limits, it takes about 85 MB of memory. With one attempt for each object, it takes 4 MB.
+// The limits of [Attempts]. It takes about 85 MB at all limits, and 4 MB with one attempt per object.
 const (
 	maxAttempts        = 20
 	maxAttemptsObjects = 10_000
 	maxAttemptError    = 256
 )
 
-// Attempts keeps the last attempts of objects in memory: 20 for each of the 10 000 objects with the most recent attempts. Its methods are safe for concurrent use.
+// Attempts keeps objects' last attempts in memory: 20 for each of the 10 000 objects with the most recent ones. Its methods are safe for
+// concurrent use.
 type Attempts struct {
 	mu      sync.Mutex
 	objects map[attemptsKey]*list.Element
@@ -34,15 +35,15 @@ type attemptsKey struct {
 	key  types.NamespacedName
 }
 
-// objectAttempts are the attempts of one object, the oldest first.
+// objectAttempts are one object's attempts, oldest first.
 type objectAttempts struct {
 	key  attemptsKey
 	uid  types.UID
 	list []*explain.Attempt
 }
 
-// Begin records an attempt that begins. It is an [invoke.AttemptHook]: the returned function records the end, and the returned context is nil. An object with
-// a new uid has none of the attempts of the old one.
+// Begin records that an attempt has started. It is an [invoke.AttemptHook], so the returned function records how it ended; the returned
+// context is nil. If an object has a new uid, its old attempts are dropped.
 func (a *Attempts) Begin(_ context.Context, info invoke.AttemptInfo) (_ context.Context, end func(progress.Outcome)) {
 	recorded := &explain.Attempt{Handler: info.Handler, Reason: info.Reason, Number: info.Attempt.Number + 1, State: explain.Active, Started: time.Now()}
 	a.mu.Lock()
@@ -81,7 +82,7 @@ func attemptState(outcome progress.Outcome) explain.State {
 	}
 }
 
-// of returns the attempts of an object, which become the most recent ones.
+// of returns an object's attempts, and makes it the most recent object.
 func (a *Attempts) of(key attemptsKey) *objectAttempts {
 	if found := a.objects[key]; found != nil {
 		a.recent.MoveToFront(found)
@@ -98,8 +99,8 @@ func (a *Attempts) of(key attemptsKey) *objectAttempts {
 	return created
 }
 
-// evictable selects the handler with the most attempts and returns the index of its oldest attempt. A frequent timer therefore does not displace the attempts of
-// other handlers.
+// evictable returns the index of the oldest attempt of the handler that has the most attempts. This keeps a frequent timer from displacing
+// the attempts of other handlers.
 func evictable(all []*explain.Attempt) (oldest int) {
 	numbers, most := map[string]int{}, 0
 	for i, attempt := range slices.Backward(all) {
@@ -111,7 +112,7 @@ func evictable(all []*explain.Attempt) (oldest int) {
 	return oldest
 }
 
-// Of returns the attempts of an object, the oldest first.
+// Of returns an object's attempts, oldest first.
 func (a *Attempts) Of(kind schema.GroupKind, key types.NamespacedName) (all []explain.Attempt) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,7 +126,7 @@ func (a *Attempts) Of(kind schema.GroupKind, key types.NamespacedName) (all []ex
 	return all
 }
 
-// shortened cuts an error. It copies the text, so that a long one is not kept in memory.
+// shortened cuts an error. It copies the text so that a long one doesn't stay in memory.
 func shortened(text string) string {
 	if len(text) <= maxAttemptError {
 		return text

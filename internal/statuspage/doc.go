@@ -1,4 +1,5 @@
-// Package statuspage serves the status page of an operator: all objects with their unfinished handlers, and the explanation of one object.
+// Package statuspage serves an operator's status page, which lists all objects with their unfinished handlers and can explain a single
+// object.
 //
-// The page consists of an HTML file, a script and a style sheet. The script loads JSON from [ObjectsPath] and [ExplainPath].
+// It consists of an HTML file, a script and a style sheet. The script loads JSON from [ObjectsPath] and [ExplainPath].
 package statuspage

@@ -14,7 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 )
 
-// The paths of the status page.
+// The paths of the page and its data.
 const (
 	Path        = "/kopf/"
 	ObjectsPath = Path + "objects"
@@ -26,12 +26,12 @@ const (
 	stylePath  = Path + "page.css"
 )
 
-// Serves reports whether the status page has a file or data at a path.
+// Serves reports whether the status page has something to serve at a path.
 func Serves(path string) bool {
 	return slices.Contains([]string{Path, scriptPath, stylePath, ObjectsPath, ExplainPath}, path)
 }
 
-// Source is an operator. Its methods are safe for concurrent use.
+// Source is the operator that the page shows. Its methods are safe for concurrent use.
 type Source interface {
 	// Kinds returns all kinds with their objects. It returns [ErrNotRunning] if the operator is not running.
 	Kinds() ([]Kind, error)
@@ -39,10 +39,10 @@ type Source interface {
 	Explain(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*explain.Explanation, error)
 }
 
-// ErrNotRunning is the error of an operator that is not running in this process.
+// ErrNotRunning means that the operator is not running in this process.
 var ErrNotRunning = errors.New("the operator is not running in this process: it is starting, or another replica is the leader")
 
-// ErrUnknownKind is the error of a kind that the operator does not handle.
+// ErrUnknownKind means that the operator doesn't handle the kind.
 var ErrUnknownKind = errors.New("the operator handles no objects of the kind")
 
 // Kind is a kind with its objects.
@@ -54,24 +54,24 @@ type Kind struct {
 	Objects  []Object `json:"objects"`
 }
 
-// Object is one object.
+// Object is an object as the page lists it.
 type Object struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Unfinished contains the handlers that have begun to handle a cause and have not succeeded.
+	// Unfinished lists the handlers that have started to handle a cause but have not succeeded yet.
 	Unfinished []Unfinished `json:"unfinished,omitempty"`
 	Deleting   bool         `json:"deleting,omitempty"`
 	// Paused is true while the operator is paused for the object.
 	Paused bool `json:"paused,omitempty"`
-	// Looping is true while the handlers of the object cause their own calls.
+	// Looping is true while the object's handlers trigger themselves.
 	Looping bool `json:"looping,omitempty"`
-	// Waits says what keeps back work for the object.
+	// Waits says what the object is waiting for.
 	Waits []string `json:"waits,omitempty"`
-	// Error is the error of the last reconcile.
+	// Error is the last reconcile's error.
 	Error string `json:"error,omitempty"`
 }
 
-// Unfinished is a handler that has begun and not succeeded.
+// Unfinished is a handler that has started but not succeeded.
 type Unfinished struct {
 	Handler  string        `json:"handler"`
 	State    explain.State `json:"state"`
@@ -88,7 +88,7 @@ var script []byte
 //go:embed page.css
 var style []byte
 
-// New returns the handler for all paths below [Path].
+// New returns the HTTP handler for all paths below [Path].
 func New(source Source) http.Handler {
 	mux := http.NewServeMux()
 	for path, file := range map[string]struct {
@@ -129,14 +129,14 @@ func New(source Source) http.Handler {
 	return secured(mux)
 }
 
-// described is an explanation with its summary, which the page shows.
+// described is an explanation with the summary that the page shows.
 type described struct {
 	*explain.Explanation
 
 	Summary string `json:"summary"`
 }
 
-// secured adds headers that allow the browser to load only the files of the page.
+// secured sets headers that let the browser load nothing but the page's own files.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
@@ -158,7 +158,7 @@ func statusOf(err error) int {
 	}
 }
 
-// Failure is the body of a response with an error.
+// Failure is the body of an error response.
 type Failure struct {
 	Error string `json:"error"`
 }

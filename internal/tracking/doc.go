@@ -1,2 +1,2 @@
-// Package tracking triggers reconcile handlers when objects change that the handlers have read with Track.
+// Package tracking triggers reconcile handlers when objects change that they have read with Track.
 package tracking

@@ -18,11 +18,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// startTimeout limits the time until the cache contains the objects of a kind.
+// startTimeout limits how long the cache may take to list a kind's objects.
 const startTimeout = 10 * time.Second
 
-// Tracker records which objects the reconcile handlers of a kind have read with Track, and triggers the handlers when these objects change. The records are
-// in memory only: after a restart, the operator calls all reconcile handlers, and they track their objects again. A Tracker is safe for concurrent use.
+// Tracker records which objects a kind's reconcile handlers have read with Track, and triggers the handlers when these objects change. The
+// records exist only in memory, because after a restart all reconcile handlers are called and track their objects again. A Tracker is safe
+// for concurrent use.
 type Tracker struct {
 	client  client.Client
 	cache   cache.Cache
@@ -34,8 +35,8 @@ type Tracker struct {
 	watches map[kind]*watch
 }
 
-// New returns a tracker. objects is the cache of the tracked objects; nil if handlers cannot track. trigger makes the reconcile handlers of an object
-// due.
+// New returns a tracker. objects is the cache for tracked objects, or nil if handlers can't track. trigger makes an object's reconcile
+// handlers due.
 func New(c client.Client, objects cache.Cache, trigger func(types.NamespacedName)) *Tracker {
 	return &Tracker{client: c, cache: objects, trigger: trigger}
 }
@@ -46,26 +47,26 @@ type object struct {
 	types.NamespacedName
 }
 
-// Reader is a reconcile handler of an object.
+// Reader is one object's reconcile handler.
 type Reader struct {
 	Object  types.NamespacedName
 	Handler string
 }
 
-// kind identifies an informer: a kind may be cached as a Go type, as unstructured objects, and as metadata.
+// kind identifies an informer, because a kind may be cached as a Go type, as unstructured objects and as metadata.
 type kind struct {
 	schema.GroupVersionKind
 	form reflect.Type
 }
 
 type watch struct {
-	started      chan struct{} // closed when the informer has synced, or when the start has failed
-	err          error         // the error of the start
+	started      chan struct{} // closed when the informer has synced or could not be started
+	err          error         // why it could not be started
 	informer     cache.Informer
 	registration toolscache.ResourceEventHandlerRegistration
 }
 
-// Attempt is the use of Track by one attempt of a reconcile handler.
+// Attempt records what one attempt of a reconcile handler tracks.
 type Attempt struct {
 	tracker *Tracker
 	reader  Reader
@@ -74,11 +75,11 @@ type Attempt struct {
 	objects []object
 }
 
-// Begin returns the record of the objects that a new attempt tracks.
+// Begin returns the record for a new attempt.
 func (t *Tracker) Begin(reader Reader) *Attempt { return &Attempt{tracker: t, reader: reader} }
 
-// Track reads an object from the cache into obj. Later changes of the object, including its creation, trigger the handler. If the object does not exist, Track
-// returns a not-found error, and still tracks the object.
+// Track reads an object from the cache into obj. The handler is then triggered whenever the object changes, is created or is deleted. If
+// the object doesn't exist, Track returns a not-found error but tracks it anyway.
 func (a *Attempt) Track(ctx context.Context, obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, a.tracker.client.Scheme())
 	if err != nil {
@@ -100,12 +101,12 @@ func (a *Attempt) Track(ctx context.Context, obj client.Object) error {
 	a.mu.Lock()
 	a.objects = append(a.objects, tracked)
 	a.mu.Unlock()
-	a.tracker.add(a.reader, tracked) // before the read, so that the tracker misses no change after the read
+	a.tracker.add(a.reader, tracked) // before reading, so that no later change is missed
 	return a.tracker.cache.Get(ctx, key, obj)
 }
 
-// End replaces the objects that earlier attempts have tracked. After a failed attempt, End keeps the objects of earlier attempts too, because the attempt may
-// have ended before all its calls of Track. For a nil attempt, End does nothing.
+// End replaces the objects that earlier attempts have tracked. If the attempt failed, it keeps them as well, because the attempt may have
+// returned before all its calls of Track. On a nil attempt, End does nothing.
 func (a *Attempt) End(succeeded bool) {
 	if a == nil || !succeeded {
 		return
@@ -115,10 +116,10 @@ func (a *Attempt) End(succeeded bool) {
 	a.tracker.replace(a.reader, a.objects)
 }
 
-// Forget removes the objects that a handler of an object tracks.
+// Forget stops tracking all objects for a reader.
 func (t *Tracker) Forget(reader Reader) { t.replace(reader, nil) }
 
-// await waits until the objects of a kind are watched. The first call starts the watch.
+// await waits until a kind is watched. The first call starts the watch.
 func (t *Tracker) await(ctx context.Context, of kind, obj client.Object) error {
 	t.mu.Lock()
 	w, ok := t.watches[of]
@@ -166,7 +167,7 @@ func (t *Tracker) startWatch(ctx context.Context, of kind, obj client.Object) (c
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
-			if !initial { // the handlers read the listed objects
+			if !initial { // the handlers read the listed objects anyway
 				t.triggerReaders(of, obj)
 			}
 		},
@@ -183,7 +184,7 @@ func (t *Tracker) startWatch(ctx context.Context, of kind, obj client.Object) (c
 	return informer, registration, nil
 }
 
-// triggerReaders triggers the objects whose handlers have tracked an object.
+// triggerReaders triggers the objects whose handlers have tracked the given object.
 func (t *Tracker) triggerReaders(of kind, obj any) {
 	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
@@ -197,7 +198,7 @@ func (t *Tracker) triggerReaders(of kind, obj any) {
 	}
 }
 
-// Close removes the event handlers of all tracked kinds.
+// Close removes the event handlers for all tracked kinds.
 func (t *Tracker) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -205,7 +206,7 @@ func (t *Tracker) Close() {
 		select {
 		case <-w.started:
 		default:
-			continue // the operator has ended before the cache has synced
+			continue // the operator has stopped before the cache synced
 		}
 		_ = w.informer.RemoveEventHandler(w.registration) // RemoveEventHandler fails only if the informer has stopped
 	}
@@ -231,7 +232,7 @@ func (t *Tracker) add(reader Reader, of object) {
 	t.readers[of] = append(t.readers[of], reader)
 }
 
-// replace makes the given objects the only ones that a handler of an object tracks.
+// replace makes a reader track only those of its objects that are given.
 func (t *Tracker) replace(reader Reader, objects []object) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

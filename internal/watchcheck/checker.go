@@ -19,45 +19,45 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// Reason is the reason why a watch delivers no changes. It is a label of the metric.
+// Reason says why a watch delivers no changes. It is a label of the metric.
 type Reason string
 
 // The reasons.
 const (
 	Forbidden Reason = "forbidden"  // an RBAC rule is missing, or the API server has rejected the credentials
 	NotServed Reason = "not_served" // the API server does not serve the kind in this version
-	Silent    Reason = "silent"     // the connection is open and delivers nothing
-	// Undecodable means that the informer cannot decode an object, so that it delivers nothing.
+	Silent    Reason = "silent"     // the connection is open but delivers nothing
+	// Undecodable means that the informer can't decode an object and therefore delivers nothing.
 	Undecodable Reason = "undecodable"
 )
 
-// maxParallelProbes limits the parallel requests of one checker, for caches of many namespaces.
+// maxParallelProbes limits one checker's parallel requests, which matters for caches with many namespaces.
 const maxParallelProbes = 10
 
 // Options configure a [Checker].
 type Options struct {
-	// Kind is the label in the metric and in the log.
+	// Kind is the label in the metric and the log.
 	Kind string
 	GVK  schema.GroupVersionKind
-	// Client reads from the API server, not from a cache.
+	// Client reads from the API server instead of a cache.
 	Client client.WithWatch
-	// Informer returns the informer of the kind without waiting until it is synced.
+	// Informer returns the kind's informer without waiting until it has synced.
 	Informer func(context.Context) (cache.Informer, error)
-	// CheckDecoding is called after each probe, with the namespace of the watch, and whether the watch seems to miss changes. If it does, CheckDecoding can return
-	// an error that names the objects that the informer cannot decode. CheckDecoding is optional.
+	// CheckDecoding is called after each probe with the watch's namespace, and whether the watch seems to miss changes. If so, it can
+	// return an error that names the objects that the informer can't decode. It is optional.
 	CheckDecoding func(ctx context.Context, namespace string, missesChanges bool) error
 	Interval      time.Duration
 	Log           logr.Logger
 }
 
-// Checker checks the watches of one kind. The cache has one watch for each of its namespaces, or one watch for the cluster.
+// Checker checks one kind's watches. The cache has one for each of its namespaces, or a single one for the cluster.
 type Checker struct {
 	Options
 	mu     sync.Mutex
-	states map[string]*watchState // states of the watches by namespace
+	states map[string]*watchState // by namespace
 }
 
-// New returns a checker, which does nothing until [Checker.Run].
+// New returns a checker that does nothing before [Checker.Run].
 func New(options Options) *Checker {
 	return &Checker{Options: options, states: map[string]*watchState{}}
 }
@@ -65,14 +65,14 @@ func New(options Options) *Checker {
 // Problem is a watch that delivers no changes.
 type Problem struct {
 	GVK       schema.GroupVersionKind
-	Namespace string // namespace of the watch; empty for all namespaces
+	Namespace string // the watch's namespace; empty for all namespaces
 	Reason    Reason
 	Age       time.Duration
-	Err       error // the error of the API server, or of [Options.CheckDecoding]; nil for silent watches
+	Err       error // from the API server or [Options.CheckDecoding]; nil for silent watches
 }
 
-// ProblemOf returns the problem of a watch whose requests have failed since a time. It returns false if the error does not show that the watch is forbidden
-// or that the kind is not served.
+// ProblemOf returns the problem of a watch whose requests have been failing since the given time. It returns false if the error doesn't
+// show that the watch is forbidden or the kind is not served.
 func ProblemOf(gvk schema.GroupVersionKind, namespace string, err error, since time.Time) (p Problem, found bool) {
 	result := resultOfError(err)
 	return Problem{GVK: gvk, Namespace: namespace, Reason: result.reason, Age: time.Since(since), Err: result.err}, result.reason != ""
@@ -117,7 +117,7 @@ func (c *Checker) problem(namespace string) (p Problem, found bool) {
 	return Problem{GVK: c.GVK, Namespace: namespace, Reason: reason, Age: time.Since(since), Err: err}, reason != ""
 }
 
-// Run checks until the context ends.
+// Run checks the watches until the context is cancelled.
 func (c *Checker) Run(ctx context.Context) {
 	problems := metrics.NewWatchProblemCount(c.Kind)
 	defer problems.Close()
@@ -136,7 +136,7 @@ func (c *Checker) Run(ctx context.Context) {
 			checked = c.findInformer(ctx)
 		}
 		if checked != nil {
-			watches := informersByNamespace(checked) // the namespaces may change
+			watches := informersByNamespace(checked) // read every time, because the namespaces may change
 			c.forgetOthers(watches)
 			c.probeAll(ctx, kind, watches)
 		}
@@ -144,7 +144,7 @@ func (c *Checker) Run(ctx context.Context) {
 	}
 }
 
-// findInformer returns the informer. It returns nil if the cache does not have it yet.
+// findInformer returns the informer, or nil if the cache doesn't have it yet.
 func (c *Checker) findInformer(ctx context.Context) cache.Informer {
 	i, err := c.Informer(ctx)
 	if err != nil {
@@ -157,7 +157,7 @@ func (c *Checker) findInformer(ctx context.Context) cache.Informer {
 	return i
 }
 
-// forgetOthers removes the states of namespaces that the cache no longer contains.
+// forgetOthers removes the states of namespaces that are no longer in the cache.
 func (c *Checker) forgetOthers(watches map[string]informer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,10 +188,10 @@ func (c *Checker) probeAll(ctx context.Context, kind probeType, watches map[stri
 			return nil
 		})
 	}
-	_ = group.Wait() // the functions of the group never return an error
+	_ = group.Wait() // the functions never return an error
 }
 
-// isSuspicious reports whether a watch is suspicious after the result of a probe.
+// isSuspicious reports whether a probe's result makes a watch suspicious.
 func (c *Checker) isSuspicious(namespace, version string, result probeResult) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,10 +203,10 @@ func (c *Checker) isSuspicious(namespace, version string, result probeResult) bo
 	return !next.suspectSince.IsZero()
 }
 
-// maxLag is the longest time in which the informer of a busy kind should receive a change.
+// maxLag is how long it should take at most until a busy kind's informer receives a change.
 const maxLag = 5 * time.Second
 
-// staysAt reports whether an informer stays at a version for a moment. The informer of a busy kind is always a little behind, but goes on.
+// staysAt reports whether an informer stays at a version for a moment. A busy kind's informer always lags a little, but moves on.
 func (c *Checker) staysAt(ctx context.Context, i informer, version string) bool {
 	select {
 	case <-time.After(min(maxLag, c.Interval/2)):
@@ -215,7 +215,7 @@ func (c *Checker) staysAt(ctx context.Context, i informer, version string) bool 
 	return i.LastSyncResourceVersion() == version
 }
 
-// recordResult records the result of a probe, and logs the beginning and the end of a problem.
+// recordResult records a probe's result, and logs when a problem starts or is over.
 func (c *Checker) recordResult(namespace, version string, result probeResult, undecodable error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +237,7 @@ func (c *Checker) recordResult(namespace, version string, result probeResult, un
 	}
 }
 
-// countProblems returns the number of problems for each reason.
+// countProblems counts the problems by reason.
 func (c *Checker) countProblems() map[string]int {
 	count := map[string]int{string(Forbidden): 0, string(NotServed): 0, string(Silent): 0, string(Undecodable): 0}
 	for _, p := range c.Problems() {

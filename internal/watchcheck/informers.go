@@ -8,21 +8,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// informer is the part of a client-go informer that returns the last received resource version.
+// informer is the part of a client-go informer that reports the last resource version it has received.
 type informer interface{ LastSyncResourceVersion() string }
 
-// clusterScope is the key that controller-runtime uses for kinds without namespaces.
+// clusterScope is controller-runtime's key for kinds without namespaces.
 const clusterScope = "_cluster-scope"
 
-// informersByNamespace returns the client-go informers of an informer of controller-runtime, by namespace. If the informer hides them, it returns none. A
-// cache for some namespaces has one informer per namespace in an unexported field. controller-runtime provides no other access to them.
+// informersByNamespace returns the client-go informers behind a controller-runtime informer, by namespace, or nil if it hides them. A cache
+// for some namespaces keeps one per namespace in an unexported field, and controller-runtime has no other access to them.
 func informersByNamespace(i cache.Informer) map[string]informer {
 	if several, ok := i.(interface {
 		ByNamespace() map[string]cache.Informer
 	}); ok {
 		found := map[string]informer{}
 		for namespace, one := range several.ByNamespace() {
-			for _, informer := range informersByNamespace(one) { // there is one informer for the namespace
+			for _, informer := range informersByNamespace(one) { // there is exactly one
 				found[namespace] = informer
 			}
 		}
@@ -60,8 +60,9 @@ func informersByNamespace(i cache.Informer) map[string]informer {
 	return found
 }
 
-// CacheNamespaces returns the namespaces to which a cache of controller-runtime is restricted for a kind. It returns none if the cache is not restricted, or
-// if they are unknown. They are in unexported fields, and controller-runtime provides no other access to them. It creates no informer.
+// CacheNamespaces returns the namespaces that a controller-runtime cache is restricted to for a kind, or nil if there is no restriction or
+// it can't find out. It has to read unexported fields, because controller-runtime has no other access to them. It doesn't create an
+// informer.
 func CacheNamespaces(c cache.Cache, gvk schema.GroupVersionKind) (namespaces []string) {
 	if wrapper, ok := c.(interface{ Unwrap() cache.Cache }); ok {
 		c = wrapper.Unwrap()

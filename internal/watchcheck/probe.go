@@ -11,30 +11,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// probeType is the type of request that a probe sends.
+// probeType says which request a probe sends.
 type probeType int
 
 const (
 	// listProbe lists one object. It is used before the informer has a resource version.
 	listProbe probeType = iota
-	// changesProbe watches from the resource version of the informer. It delivers the changes after this version. If
-	// the version of the informer then stays the same, the informer has missed them.
+	// changesProbe watches from the informer's resource version, so it delivers the changes after that version. If the informer's version
+	// then stays the same, it has missed them.
 	changesProbe
-	// streamProbe watches an unused name with the initial listing. An API server with streaming lists ends the listing with a bookmark, so the probe
-	// then delivers an event unless a proxy holds back streams.
+	// streamProbe watches an unused name with the initial listing. An API server with streaming lists finishes the listing with a bookmark,
+	// so the probe then delivers an event unless a proxy holds back streams.
 	streamProbe
 )
 
 const (
-	changesSeconds = 1 // the API server delivers changes before the request immediately
+	changesSeconds = 1 // the API server delivers earlier changes immediately
 	streamSeconds  = 10
-	// probeTimeout limits a probe without a response.
+	// probeTimeout limits how long a probe waits for a response.
 	probeTimeout = 20 * time.Second
-	// unusedName is a valid name without an object.
+	// unusedName is a valid name that no object has.
 	unusedName = "kopf-watch-check"
 )
 
-// probe sends one request.
 func (c *Checker) probe(ctx context.Context, kind probeType, namespace, version string) probeResult {
 	result := c.sendProbe(ctx, kind, namespace, version)
 	result.probe = kind
@@ -79,7 +78,7 @@ func (c *Checker) sendProbe(ctx context.Context, kind probeType, namespace, vers
 	}
 }
 
-// resultOfError converts the error of a request to a result.
+// resultOfError converts a request's error to a result.
 func resultOfError(err error) probeResult {
 	switch {
 	case err == nil:

@@ -2,47 +2,44 @@ package watchcheck
 
 import "time"
 
-// silentIntervals is the number of intervals before a suspicious watch counts as silent. The suspicious probe is repeated within this
-// time.
+// silentIntervals is how many intervals it takes until a suspicious watch counts as silent. This is enough to repeat the suspicious probe.
 const silentIntervals = 2
 
-// probeResult is the result of one probe.
 type probeResult struct {
 	probe probeType
 	// reason and err are set if the API server has rejected the probe.
 	reason Reason
 	err    error
-	// unclear is true if the probe has failed for another reason. The result is then ignored.
+	// unclear is true if the probe failed for some other reason, and makes the result ignored.
 	unclear bool
-	// delivered is true if the stream of the probe has delivered an event.
+	// delivered is true if the probe's stream has delivered an event.
 	delivered bool
 }
 
-// watchState is the state of one watch.
 type watchState struct {
 	reason Reason // Forbidden or NotServed
 	err    error
-	since  time.Time // the first probe with this reason
+	since  time.Time // the time of the first probe with this reason
 
-	// changesPending is true if the API server has changes after pendingVersion, the version of the informer at the probe.
+	// changesPending is true if the API server has changes after pendingVersion, which was the informer's version at the time of the probe.
 	changesPending bool
 	pendingVersion string
-	// streamDelivered is true if a stream has delivered an event, so the API server supports the probe. streamSilent is true if, in addition, the
-	// last stream has delivered no event.
+	// streamDelivered is true if some stream has delivered an event, so the API server supports the probe. streamSilent is true if the last
+	// stream has nevertheless delivered nothing.
 	streamSilent, streamDelivered bool
 
-	// suspectSince is the time of the first probe with one of these faults while the informer was at version. It is zero if the last probe has found
-	// no fault. confirmedAt is the time of the last probe.
+	// suspectSince is the time of the first probe that found one of these faults while the informer was at version. It is zero if the last
+	// probe found no fault. confirmedAt is the time of the last probe.
 	suspectSince, confirmedAt time.Time
 	version                   string
 
-	// undecodable names the objects that the informer cannot decode. It is nil if the watch is not suspicious.
+	// undecodable names the objects that the informer can't decode. It is nil if the watch isn't suspicious.
 	undecodable error
 
-	logged Reason // the reason of the last log line
+	logged Reason // the reason in the last log line
 }
 
-// update records the result of a probe, and the resource version of the informer before the probe.
+// update records a probe's result, and the informer's resource version before the probe.
 func (s *watchState) update(now time.Time, version string, result probeResult) {
 	if result.unclear {
 		return
@@ -69,7 +66,7 @@ func (s *watchState) update(now time.Time, version string, result probeResult) {
 	s.version, s.confirmedAt = version, now
 }
 
-// diagnose returns the reason why the watch delivers nothing, the beginning of the problem, and its error. The reason is empty if the watch is healthy.
+// diagnose returns why the watch delivers nothing, since when, and the error. The reason is empty if the watch is healthy.
 func (s *watchState) diagnose(silentAfter time.Duration) (Reason, time.Time, error) {
 	switch {
 	case s.reason != "":

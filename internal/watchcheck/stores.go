@@ -8,7 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// Store returns the store of an informer for a namespace; nil if it is unknown. Its objects are shared with the cache and must not be changed.
+// Store returns an informer's store for a namespace, or nil if it isn't known. Its objects are shared with the cache and must not be
+// changed.
 func Store(i cache.Informer, namespace string) toolscache.Store {
 	informers := informersByNamespace(i)
 	one, ok := informers[namespace]
@@ -22,7 +23,7 @@ func Store(i cache.Informer, namespace string) toolscache.Store {
 	return stored.GetStore()
 }
 
-// Namespaces returns the namespaces to which an informer is restricted. It returns none if the informer is not restricted or its namespaces are
+// Namespaces returns the namespaces that an informer is restricted to. It is empty if the informer isn't restricted or its namespaces are
 // unknown.
 func Namespaces(i cache.Informer) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(informersByNamespace(i))), func(namespace string) bool { return namespace == "" })

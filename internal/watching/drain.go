@@ -10,10 +10,10 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// NewDrainedInformer returns an informer that receives the remaining events of a watch after it has stopped the watch. The cache of
-// controller-runtime passes the watches of metadata-only kinds through [watch.Filter], whose goroutine blocks forever on an event that
-// is not received. Each removed kind could therefore leak a goroutine, and a testing/synctest
-// bubble cannot end while one of its goroutines is blocked.
+// NewDrainedInformer returns an informer that keeps receiving a watch's remaining events after it has stopped the watch.
+// controller-runtime's cache passes the watches of metadata-only kinds through [watch.Filter], whose goroutine blocks forever on an event
+// that isn't received. So each removed kind could leak a goroutine, and a testing/synctest bubble doesn't finish while one of its
+// goroutines is blocked.
 func NewDrainedInformer(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	if listWatch, ok := lw.(*toolscache.ListWatch); ok && listWatch.WatchFuncWithContext != nil {
 		start := listWatch.WatchFuncWithContext

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A namespacedInformer is the informer of one kind in all namespaces of a [NamespacedCache]. The lock of the cache protects its fields.
+// A namespacedInformer is one kind's informer in all namespaces of a [NamespacedCache]. Its fields are protected by the cache's lock.
 type namespacedInformer struct {
 	cache         *NamespacedCache
 	obj           client.Object
@@ -34,7 +34,7 @@ var (
 	_ toolscache.ResourceEventHandlerRegistration = &registration{}
 )
 
-// addMember adds the informer of a namespace, with all event handlers.
+// addMember adds a namespace's informer with all event handlers.
 func (i *namespacedInformer) addMember(ctx context.Context, namespace string, p *member) error {
 	one, err := p.GetInformer(ctx, i.obj, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -67,7 +67,7 @@ func (i *namespacedInformer) removeMember(namespace string) {
 	}
 }
 
-// ByNamespace returns a copy of the map from namespaces to informers.
+// ByNamespace returns a copy of the informers by namespace.
 func (i *namespacedInformer) ByNamespace() map[string]cache.Informer {
 	i.cache.mu.RLock()
 	defer i.cache.mu.RUnlock()
@@ -169,7 +169,7 @@ func (r *registration) HasSyncedChecker() toolscache.DoneChecker {
 	return doneChecker{r.informer.cache, fmt.Sprintf("handler of %T in some namespaces", r.informer.obj), r.HasSynced}
 }
 
-// A doneChecker reports when an informer or an event handler has synced.
+// A doneChecker reports once an informer or an event handler has synced.
 type doneChecker struct {
 	cache  *NamespacedCache
 	name   string

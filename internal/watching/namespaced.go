@@ -27,18 +27,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// syncPoll is the interval of the checks whether informers have synced.
+// syncPoll is how often to check whether informers have synced.
 const syncPoll = 20 * time.Millisecond
 
-// A NamespacedCache caches the objects of some namespaces, and all cluster-scoped objects. The caller can add and remove namespaces while the cache runs. The
-// cache of controller-runtime cannot change its namespaces.
+// A NamespacedCache caches the objects of some namespaces and all cluster-scoped objects. Unlike with controller-runtime's cache,
+// namespaces can be added and removed while it runs.
 //
-// If the API server denies the list of an informer, this does not block other informers: the cache counts as synced without the denied informer.
+// If the API server denies an informer's list, other informers are not blocked: the cache counts as synced without the denied one.
 type NamespacedCache struct {
 	config  *rest.Config
 	options cache.Options
 	cluster cache.Cache // for cluster-scoped objects
-	// changing is held while namespaces, informers or event handlers change. It is a channel, because a change may wait for the API server.
+	// changing is held while namespaces, informers or event handlers change. It is a channel because a change may wait for the API server.
 	changing chan struct{}
 
 	mu        sync.RWMutex // protects the fields below; never held while waiting for the API server
@@ -53,12 +53,12 @@ type NamespacedCache struct {
 // A member is the cache of one namespace.
 type member struct {
 	cache.Cache
-	removed context.Context // ends when the member is removed
+	removed context.Context // cancelled when the member is removed
 	remove  context.CancelFunc
-	ended   chan struct{} // closed when the cache of the member has stopped
+	ended   chan struct{} // closed when the member's cache has stopped
 }
 
-// A deniableInformer records the last error with which the API server denied its list or watch.
+// A deniableInformer records the last error with which its list or watch was denied.
 type deniableInformer struct {
 	toolscache.SharedIndexInformer
 	err atomic.Pointer[error]
@@ -74,27 +74,27 @@ func (i *deniableInformer) SetWatchErrorHandlerWithContext(handle toolscache.Wat
 	})
 }
 
-// denied returns the error with which the API server denied the list of an informer. It returns nil if the informer has synced or received objects, or if no
-// request was denied.
+// denied returns the error with which an informer's list was denied. It returns nil if the informer has synced or received objects, or if
+// no request was denied.
 func denied(i cache.Informer) error {
 	one, ok := i.(*deniableInformer)
 	if !ok || one.HasSynced() {
 		return nil
 	}
 	err := one.err.Load()
-	if err == nil || len(one.GetStore().ListKeys()) > 0 { // a handler can receive the first object just before the informer has synced
+	if err == nil || len(one.GetStore().ListKeys()) > 0 { // a handler may receive the first object just before the informer has synced
 		return nil
 	}
 	return *err
 }
 
-// informerKey identifies an informer: a kind may be cached as a Go type, as unstructured objects, and as metadata.
+// informerKey identifies an informer, because a kind may be cached as a Go type, as unstructured objects and as metadata.
 type informerKey struct {
 	schema.GroupVersionKind
 	form reflect.Type
 }
 
-// An indexedField contains the arguments of one call of IndexField.
+// An indexedField holds the arguments of one IndexField call.
 type indexedField struct {
 	obj     client.Object
 	name    string
@@ -103,7 +103,8 @@ type indexedField struct {
 
 var _ cache.Cache = &NamespacedCache{}
 
-// NewNamespacedCache returns a cache without namespaces. The options must contain a scheme and a mapper. NewNamespacedCache ignores namespaces in the options.
+// NewNamespacedCache returns a cache without namespaces. The options must have a scheme and a mapper. Namespaces in the options are
+// ignored.
 func NewNamespacedCache(config *rest.Config, options cache.Options) (*NamespacedCache, error) {
 	options.DefaultNamespaces = nil
 	options.ByObject = maps.Clone(options.ByObject)
@@ -120,7 +121,7 @@ func NewNamespacedCache(config *rest.Config, options cache.Options) (*Namespaced
 	}, nil
 }
 
-// Add adds a namespace. It does not wait until the objects of the namespace are listed: see [NamespacedCache.WaitForNamespace].
+// Add adds a namespace. It doesn't wait until the namespace's objects are listed, see [NamespacedCache.WaitForNamespace].
 func (c *NamespacedCache) Add(ctx context.Context, namespace string) error {
 	defer c.change()()
 	if c.member(namespace) != nil {
@@ -139,7 +140,7 @@ func (c *NamespacedCache) Add(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// newMember returns the cache of a namespace, with all informers and event handlers. newMember does not start the cache.
+// newMember returns a namespace's cache with all informers and event handlers, but doesn't start it.
 func (c *NamespacedCache) newMember(ctx context.Context, namespace string) (*member, error) {
 	p := &member{ended: make(chan struct{})}
 	p.removed, p.remove = context.WithCancel(context.Background())
@@ -150,11 +151,11 @@ func (c *NamespacedCache) newMember(ctx context.Context, namespace string) (*mem
 	options.NewInformer = func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		return &deniableInformer{SharedIndexInformer: newInformer(lw, obj, resync, indexers)}
 	}
-	if options.DefaultWatchErrorHandler == nil { // without a default, controller-runtime would not set the handler of the informer
+	if options.DefaultWatchErrorHandler == nil { // without a default, controller-runtime would not set the informer's handler
 		options.DefaultWatchErrorHandler = toolscache.DefaultWatchErrorHandler
 	}
-	// With this selector, a cache requests only the namespace. With DefaultNamespaces, the cache would wrap each informer. If the informer never syncs, the wrapper
-	// has a goroutine that never ends.
+	// With this selector, a cache requests only this namespace. With DefaultNamespaces, the cache would wrap each informer, and the wrapper
+	// of one that never syncs leaks a goroutine.
 	inNamespace := fields.OneTermEqualSelector("metadata.namespace", namespace)
 	options.DefaultFieldSelector = bothFields(options.DefaultFieldSelector, inNamespace)
 	options.ByObject = maps.Clone(options.ByObject)
@@ -199,11 +200,12 @@ func (c *NamespacedCache) start(p *member) {
 	c.group.Go(func() {
 		defer close(p.ended)
 		defer p.remove()
-		_ = p.Start(ctx) // Start returns an error only for a second start
+		_ = p.Start(ctx) // Start only fails if it is called twice
 	})
 }
 
-// Remove removes a namespace. When it returns, the event handlers are no longer called for its objects. They receive no deletions.
+// Remove removes a namespace. Once it has returned, event handlers are no longer called for the namespace's objects. They don't receive
+// deletions.
 func (c *NamespacedCache) Remove(namespace string) {
 	p, isRunning := c.detach(namespace)
 	if p == nil {
@@ -214,7 +216,7 @@ func (c *NamespacedCache) Remove(namespace string) {
 	}
 }
 
-// detach removes a member from the cache, and returns it. It returns nil if the namespace is not cached.
+// detach removes a member from the cache and returns it, or nil if the namespace is not cached.
 func (c *NamespacedCache) detach(namespace string) (p *member, isRunning bool) {
 	defer c.change()()
 	c.mu.Lock()
@@ -227,15 +229,16 @@ func (c *NamespacedCache) detach(namespace string) (p *member, isRunning bool) {
 	return p, isRunning
 }
 
-// Close makes all calls of WaitForNamespace return an error. It does not stop the cache.
+// Close makes all WaitForNamespace calls fail. It doesn't stop the cache.
 func (c *NamespacedCache) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 }
 
-// WaitForNamespace waits until the event handlers have received the objects of a namespace. It does not wait for informers whose lists the API server denies, and
-// returns these errors as denied. WaitForNamespace returns an error if the namespace is removed, or if the cache or the context ends.
+// WaitForNamespace waits until the event handlers have received a namespace's objects. Informers whose lists the API server denies are not
+// waited for; their errors are returned as denied. WaitForNamespace fails if the namespace is removed, the cache stops or the context is
+// cancelled.
 func (c *NamespacedCache) WaitForNamespace(ctx context.Context, namespace string) (denied, err error) {
 	for {
 		synced, denied, err := c.handlersSynced(namespace)
@@ -274,7 +277,7 @@ func (c *NamespacedCache) handlersSynced(namespace string) (synced bool, reasons
 	return true, reasons, nil
 }
 
-// change waits until no other change is running. The returned function ends the change.
+// change waits until no other change is running, and starts one that lasts until end is called.
 func (c *NamespacedCache) change() (end func()) {
 	c.changing <- struct{}{}
 	return func() { <-c.changing }
@@ -318,7 +321,7 @@ func (c *NamespacedCache) WaitForCacheSync(ctx context.Context) bool {
 	})
 }
 
-// poll waits until a function returns true. It returns false if the context or the cache ends first.
+// poll waits until done returns true. It returns false if the context is cancelled or the cache stops first.
 func (c *NamespacedCache) poll(ctx context.Context, done func() bool) bool {
 	for !done() {
 		c.mu.RLock()
@@ -366,13 +369,13 @@ func (c *NamespacedCache) GetInformer(ctx context.Context, obj client.Object, op
 	return i, nil
 }
 
-// informer returns the informer of a key, and creates a missing informer.
+// informer returns the informer for a key, which it creates if necessary.
 func (c *NamespacedCache) informer(ctx context.Context, key informerKey, obj client.Object) (*namespacedInformer, error) {
 	c.mu.RLock()
 	i := c.informers[key]
 	c.mu.RUnlock()
 	if i != nil {
-		return i, nil // an existing informer needs no wait for the end of a change
+		return i, nil // no need to wait for a change if the informer exists
 	}
 	defer c.change()()
 	c.mu.RLock()
@@ -458,8 +461,8 @@ func (c *NamespacedCache) Get(ctx context.Context, key client.ObjectKey, obj cli
 	return p.Get(ctx, key, obj, opts...)
 }
 
-// waitToRead waits until a member has listed the kind of an object. It returns the reason if the API server denies the list, and an error if the
-// member is removed or the context ends.
+// waitToRead waits until a member has listed an object's kind. It returns a reason if the API server denies the list, and an error if the
+// member is removed or the context is cancelled.
 func (c *NamespacedCache) waitToRead(ctx context.Context, p *member, obj client.Object) (reason, err error) {
 	i, err := p.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -480,7 +483,7 @@ func (c *NamespacedCache) waitToRead(ctx context.Context, p *member, obj client.
 	return nil, nil
 }
 
-// itemOf returns an empty object of the kind and form of a list.
+// itemOf returns an empty object of a list's kind and form.
 func (c *NamespacedCache) itemOf(list client.ObjectList) (client.Object, error) {
 	gvk, err := apiutil.GVKForObject(list, c.options.Scheme)
 	if err != nil {
@@ -504,7 +507,8 @@ func (c *NamespacedCache) itemOf(list client.ObjectList) (client.Object, error) 
 	return obj.(client.Object), nil
 }
 
-// List implements [client.Reader]. Without a namespace, it returns the objects of all cached namespaces for which the API server does not deny the list.
+// List implements [client.Reader]. Without a namespace, it returns the objects in all cached namespaces, except where the API server denies
+// the list.
 func (c *NamespacedCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	namespaced, err := apiutil.IsObjectNamespaced(list, c.options.Scheme, c.options.Mapper)
 	if err != nil {

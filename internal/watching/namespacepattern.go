@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// A NamespacePattern selects namespaces by their names, with the syntax of kopf: a list of globs that are separated by commas. The first glob must match. A
-// later glob with an exclamation mark excludes names, and one without it includes names again. If the first glob has an exclamation mark, the
-// pattern starts with all namespaces.
+// A NamespacePattern selects namespaces by name, with kopf's syntax: a list of globs separated by commas. The first glob must match. A
+// later glob with an exclamation mark excludes names, and one without it includes names again. If the first glob has an exclamation mark,
+// the pattern starts with all namespaces.
 type NamespacePattern struct {
 	text  string
 	globs []namespaceGlob
@@ -53,10 +53,10 @@ func checkNamespaceGlob(glob string) error {
 	return nil
 }
 
-// String returns the text of the pattern.
+// String returns the pattern's text.
 func (p NamespacePattern) String() string { return p.text }
 
-// Exact returns the name of the namespace and true if the pattern is one name without wildcards.
+// Exact returns the namespace and true if the pattern is a single name without wildcards.
 func (p NamespacePattern) Exact() (name string, ok bool) {
 	if len(p.globs) != 1 || strings.ContainsAny(p.globs[0].glob, "*?[") {
 		return "", false

@@ -18,7 +18,7 @@ type Resource struct {
 	ShortNames, Categories []string
 	Verbs                  []string
 	Namespaced             bool
-	Preferred              bool // whether the API server prefers this version for the kind
+	Preferred              bool // the API server prefers this version of the kind
 }
 
 // IsWatchable reports whether the kind supports list and watch.
@@ -26,12 +26,12 @@ func (r Resource) IsWatchable() bool {
 	return slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch")
 }
 
-// isEvent reports whether the resource contains the Events of Kubernetes. A name with wildcards does not select Events.
+// isEvent reports whether these are Kubernetes Events. Names with wildcards don't select them.
 func (r Resource) isEvent() bool {
 	return r.Kind == "Event" && (r.Group == "" || r.Group == "events.k8s.io")
 }
 
-// A Pattern selects kinds by their names.
+// A Pattern selects kinds by name.
 type Pattern struct {
 	text                   string
 	name                   string // a glob for the plural, singular, kind or short name; empty for a category
@@ -43,11 +43,11 @@ type Pattern struct {
 
 var versionPattern = regexp.MustCompile(`^v\d+((alpha|beta)\d+)?$`)
 
-// categoryPrefix marks the name of a category.
+// categoryPrefix marks a name as a category.
 const categoryPrefix = "category:"
 
-// ParsePatterns parses patterns of these forms: name, name.group, name.version, name.version.group, category:name. Names and groups can contain the wildcards of
-// [path.Match]. It returns all errors, joined.
+// ParsePatterns parses patterns of the forms name, name.group, name.version, name.version.group and category:name. Names and groups can
+// contain the wildcards of [path.Match]. All errors are returned, joined.
 func ParsePatterns(texts ...string) ([]Pattern, error) {
 	var patterns []Pattern
 	var errs []error
@@ -95,11 +95,11 @@ func parse(text string) (Pattern, error) {
 	return p, nil
 }
 
-// String returns the text of the pattern.
+// String returns the pattern's text.
 func (p Pattern) String() string { return p.text }
 
-// GroupResource returns the resource of the pattern for a rule of RBAC, with "*" for a name with wildcards. For the pattern "*", it returns the group "*".
-// GroupResource returns false for a category, for a name with upper-case letters, and for a missing group or a group with wildcards.
+// GroupResource returns the pattern's resource for an RBAC rule, with "*" for a name with wildcards. For the pattern "*", the group is "*"
+// as well. ok is false for a category, for a name with upper-case letters, and if the group is missing or has wildcards.
 func (p Pattern) GroupResource() (gr schema.GroupResource, ok bool) {
 	gr = schema.GroupResource{Group: p.group, Resource: p.name}
 	if p.hasWildcards {
@@ -112,7 +112,7 @@ func (p Pattern) GroupResource() (gr schema.GroupResource, ok bool) {
 	return gr, p.category == "" && p.hasGroup && !strings.ContainsAny(p.group, "*?[") && p.name == strings.ToLower(p.name)
 }
 
-// isSpecific reports whether the pattern is for one kind.
+// isSpecific reports whether the pattern is meant for a single kind.
 func (p Pattern) isSpecific() bool { return p.category == "" && !p.hasWildcards }
 
 func (p Pattern) matches(r Resource) bool {
@@ -145,7 +145,7 @@ func Everything(served []Resource) (all []Resource) {
 	return all
 }
 
-// An Ambiguity is a pattern that selects no kind because it matches several.
+// An Ambiguity is a pattern that selects nothing because it matches several kinds.
 type Ambiguity struct {
 	Pattern Pattern
 	Kinds   []Resource
@@ -159,7 +159,7 @@ func (a Ambiguity) Error() string {
 	return fmt.Sprintf("the pattern %q matches several kinds (%s): add the group", a.Pattern, strings.Join(names, ", "))
 }
 
-// Select returns the watchable kinds that the patterns select, and the ambiguous patterns, which select no kind.
+// Select returns the watchable kinds that the patterns select, and the patterns that select nothing because they are ambiguous.
 func Select(patterns []Pattern, served []Resource) (selected []Resource, ambiguous []Ambiguity) {
 	for _, p := range patterns {
 		var matching []Resource
@@ -183,7 +183,7 @@ func Select(patterns []Pattern, served []Resource) (selected []Resource, ambiguo
 	return selected, ambiguous
 }
 
-// preferCore returns the kinds of the core group, or all kinds if none is in the core group.
+// preferCore returns only the kinds in the core group, or all kinds if that group has none.
 func preferCore(matching []Resource) []Resource {
 	core := slices.DeleteFunc(slices.Clone(matching), func(r Resource) bool { return r.Group != "" })
 	if len(core) > 0 {

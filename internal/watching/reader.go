@@ -12,29 +12,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// A Client reads kinds that have caches of their own from these caches, and all other kinds with another client. It is safe for concurrent use.
+// A Client reads kinds with their own caches from these caches, and all other kinds with a different client. It is safe for concurrent use.
 type Client struct {
 	client.Client
 	scheme *runtime.Scheme
 	direct client.Reader // reads declared kinds without a cache from the API server
 	mu     sync.RWMutex
 	caches map[cacheKey]client.Reader
-	others client.Reader // reads kinds without caches of their own; if nil, the embedded client reads these kinds
+	others client.Reader // reads kinds without their own caches; if nil, the embedded client does
 }
 
-// cacheKey identifies a cache by the kind and by whether it contains only metadata.
+// cacheKey identifies a cache by its kind and whether it contains only metadata.
 type cacheKey struct {
 	gvk      schema.GroupVersionKind
 	metadata bool
 }
 
-// NewClient returns a client that reads all kinds with c, until the caller registers caches. It uses direct for declared kinds that have no cache.
+// NewClient returns a client that reads all kinds with c until caches are registered. Declared kinds without a cache are read with direct.
 func NewClient(c client.Client, direct client.Reader, scheme *runtime.Scheme) *Client {
 	return &Client{Client: c, direct: direct, scheme: scheme, caches: map[cacheKey]client.Reader{}}
 }
 
-// Declare declares that the kind of an object can have its own cache. While there is no cache, the client reads objects of this kind from the API server. The
-// client of a manager would start a watch that never ends.
+// Declare declares that an object's kind can have its own cache. As long as it has none, its objects are read from the API server, because
+// the manager's client would start a watch that is never stopped.
 func (c *Client) Declare(obj client.Object) {
 	if key, ok := c.keyOf(obj); ok {
 		c.mu.Lock()
@@ -45,8 +45,8 @@ func (c *Client) Declare(obj client.Object) {
 	}
 }
 
-// UseCache makes the client read objects of the same kind as obj from a cache, until the caller calls stop. It does not change reads of unstructured objects,
-// which the client of a manager sends to the API server by default.
+// UseCache makes the client read objects of obj's kind from a cache until stop is called. Unstructured objects are not affected; the
+// manager's client reads them from the API server by default.
 func (c *Client) UseCache(obj client.Object, from client.Reader) (stop func()) {
 	key, ok := c.keyOf(obj)
 	if !ok {
@@ -65,7 +65,8 @@ func (c *Client) UseCache(obj client.Object, from client.Reader) (stop func()) {
 	}
 }
 
-// UseDefault makes the client read kinds without caches of their own from a cache, until the caller calls stop. It does not change reads of unstructured objects.
+// UseDefault makes the client read kinds without their own caches from a default cache until stop is called. Unstructured objects are not
+// affected.
 func (c *Client) UseDefault(from client.Reader) (stop func()) {
 	set := func(reader client.Reader) {
 		c.mu.Lock()
@@ -100,7 +101,7 @@ func (c *Client) readerFor(obj runtime.Object) client.Reader {
 	return c.Client
 }
 
-// keyOf returns the key of an object or a list. It returns false for unstructured objects and for types that the scheme does not know.
+// keyOf returns the key of an object or a list. It returns false for unstructured objects, and for types missing from the scheme.
 func (c *Client) keyOf(obj runtime.Object) (cacheKey, bool) {
 	if _, unstructured := obj.(runtime.Unstructured); unstructured {
 		return cacheKey{}, false

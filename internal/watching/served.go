@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Resources returns kinds as if the API server served them in this order. The first version of each kind is the preferred one.
+// Resources returns kinds as if the API server served them in this order, so the first version of each kind is preferred.
 func Resources(kinds []metav1.APIResource) (served []Resource) {
 	for _, r := range kinds {
 		if strings.Contains(r.Name, "/") {
@@ -31,8 +31,8 @@ func newResource(gv schema.GroupVersion, r metav1.APIResource) Resource {
 	}
 }
 
-// Served returns the kinds that the API server serves. failed contains the errors of group versions whose
-// discovery has failed. The result lacks their kinds.
+// Served returns the kinds that the API server serves. failed has the errors of group versions that could not be discovered, whose kinds
+// are missing from the result.
 func Served(ctx context.Context, client discovery.ServerResourcesInterfaceWithContext) (served []Resource, failed map[schema.GroupVersion]error, err error) {
 	groups, lists, err := client.ServerGroupsAndResourcesWithContext(ctx)
 	if partly, ok := errors.AsType[*discovery.ErrGroupDiscoveryFailed](err); ok {

@@ -11,17 +11,18 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// WithShardSelector wraps the lists and watches of an informer. The result requests and delivers only the objects that a shard selector selects. An API server
-// that does not know shard selectors ignores them and sends all objects. WithShardSelector drops each object that the selector does not select, and calls
-// unselected for it.
+// WithShardSelector makes an informer's lists and watches request and deliver only the objects that a shard selector selects. An API server
+// that doesn't know shard selectors ignores them and sends all objects. The other ones are then dropped, and unselected is called for each
+// of them.
 //
-// The result does not depend on the shardInfo of lists. Lists of custom resources and watches that begin with the initial objects lack this field.
+// It doesn't rely on the shardInfo of lists, because this field is missing for custom resources, and in watches that start with the initial
+// objects.
 func WithShardSelector(lw toolscache.ListerWatcher, selector sharding.Selector, unselected func()) *toolscache.ListWatch {
 	next := toolscache.ToListerWatcherWithContext(lw)
 	isSelected := func(obj runtime.Object) bool {
 		selected, err := selector.Matches(obj)
 		if err != nil || selected {
-			return true // Matches fails for an object without metadata, which the informer reports
+			return true // Matches only fails for an object without metadata, which the informer reports
 		}
 		unselected()
 		return false

@@ -10,12 +10,12 @@ import (
 )
 
 // Adopt prepares new objects as children of Object. It adds an owner reference to each child, so that Kubernetes deletes the children after
-// Object. A child without a namespace gets that of Object. A child without a name gets the name of Object and a dash as its generateName.
-// Adopt adds the labels of Object that the child or its pod template lacks. It removes annotations that the child has received from Object
-// and that don't belong to users (see [UserAnnotations]).
+// Object. A child without a namespace gets Object's namespace, and one without a name gets Object's name and a dash as its generateName.
+// The child and its pod template get those labels of Object that they lack. Annotations that were copied from Object but don't belong to
+// users are removed (see [UserAnnotations]).
 //
-// Adopt doesn't write to the API server. If Object can't own one of the children, for example because the child is in a different
-// namespace, Adopt returns an error and changes no child. To apply children or to remove obsolete ones, use package children.
+// Adopt doesn't write to the API server. If Object can't own one of the children, for example because it is in a different namespace, Adopt
+// returns an error and changes none of them. To apply children or to remove obsolete ones, use package children.
 //
 // Equivalent in kopf: kopf.adopt.
 func (r *Request[T]) Adopt(objects ...client.Object) error {
@@ -25,9 +25,9 @@ func (r *Request[T]) Adopt(objects ...client.Object) error {
 	return children.Of(r.Object, r.Client).Adopt(objects...)
 }
 
-// UserAnnotations returns a copy of the annotations of an object, without those of kopf-runtime, kopf and kubectl apply. Use it if you copy
-// an object's annotations to its children. Otherwise, each child receives the progress of the handlers and the whole last-handled
-// configuration, and changes whenever they are written. If a store has its own prefix, UserAnnotations recognizes it by the annotation
+// UserAnnotations returns a copy of an object's annotations, without those of kopf-runtime, kopf and kubectl apply. Use it when you copy an
+// object's annotations to its children, because the children would otherwise get the handlers' progress and the whole last-handled
+// configuration, and change whenever these are written. UserAnnotations recognizes a store with its own prefix by the annotation
 // "<prefix>/kopf-managed", and omits all annotations with that prefix. The map is never nil.
 //
 // [Request.Adopt] and package children remove these annotations from children.

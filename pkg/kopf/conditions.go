@@ -16,11 +16,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// Flush writes the handler's changes to the status of Object, including conditions, without waiting for the end of the reconcile. Use it in
-// long-running handlers and in daemons. It blocks until the API server has answered, and returns the error of the write. After an error,
-// the operator still writes the changes at the end of the reconcile. A flushed field replaces a value that an earlier handler set in the
-// same reconcile and that isn't written yet. In OnEvent and IndexBy functions, Flush returns an error, because the state they see may be
-// old. If the object no longer exists, or in a test without an operator, Flush does nothing.
+// Flush immediately writes the handler's changes to the status of Object, including conditions, instead of at the end of the reconcile. Use
+// it in long-running handlers and in daemons. It blocks until the API server has answered. If the write fails, Flush returns the error, and
+// the operator tries again at the end of the reconcile. A flushed field overwrites the unwritten value of an earlier handler in the same
+// reconcile. In OnEvent and IndexBy functions, Flush returns an error, because the state they see may be old. If the object no longer
+// exists, or in a test without an operator, Flush does nothing.
 func (r *Request[T]) Flush(ctx context.Context) error {
 	if r.Reason == ReasonEvent || r.Reason == ReasonIndex {
 		return fmt.Errorf("Flush: OnEvent and IndexBy functions cannot write during a call (reason %q): use a client or another kind of handler", r.Reason)
@@ -36,9 +36,9 @@ func (r *Request[T]) Flush(ctx context.Context) error {
 	return err
 }
 
-// WithConditions declares the conditions of the kind. The first reconcile of an object adds the missing ones with the status Unknown. If
-// "Ready" is declared together with others, the operator computes it as their summary (see [conditions.Set.Summarize]), so handlers must
-// not set it. Use [WithRootCondition] for a different summary.
+// WithConditions declares the kind's conditions. The first reconcile of an object adds the missing ones with the status Unknown. If you
+// declare "Ready" together with others, the operator computes it as their summary (see [conditions.Set.Summarize]), so handlers must not
+// set it. Use [WithRootCondition] for a different summary.
 func WithConditions(types ...string) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(types) == 0 {
@@ -57,8 +57,8 @@ func WithConditions(types ...string) ResourceOption {
 }
 
 // WithConditionsIn sets where and in which form the kind stores its conditions: [conditions.At], [conditions.AsMap] or [conditions.Using].
-// It applies to all conditions that handlers and the operator read or set. [Request.Flush] doesn't write conditions outside of the status.
-// Default: a list of [metav1.Condition] in status.conditions.
+// This applies to all conditions that handlers and the operator read or set. [Request.Flush] doesn't write conditions outside of the
+// status. Default: a list of [metav1.Condition] in status.conditions.
 func WithConditionsIn(places ...conditions.Option) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(places) == 0 || slices.ContainsFunc(places, func(place conditions.Option) bool { return place == nil }) {
@@ -81,10 +81,10 @@ func WithRootCondition(root conditions.Root) ResourceOption {
 }
 
 // WithPanicCondition sets the type of a condition that reports panics of handlers, such as "Degraded". It is True with the reason
-// HandlerPanicked while a cause handler, a sub-handler, a reconcile handler, a daemon or a timer of the object has panicked and not
+// HandlerPanicked while one of the object's cause handlers, sub-handlers, reconcile handlers, daemons or timers has panicked and hasn't
 // succeeded since. The message then has a line for each of these handlers, up to ten, with the first line of the panic. Otherwise, the
-// condition is False with the reason AsExpected. A daemon also counts as recovered once it has run for a minute after the panic, and a
-// cause handler once all handlers of a later cause have succeeded. The condition survives restarts of the operator. Default: no condition.
+// condition is False with the reason AsExpected. A daemon counts as recovered once it has run for a minute after the panic, and a cause
+// handler once all handlers of a later cause have succeeded. The condition survives restarts of the operator. Default: no condition.
 //
 // Don't declare the type with [WithConditions]. If a panic should make the object unready, set Not of [WithRootCondition].
 func WithPanicCondition(conditionType string) ResourceOption {
@@ -98,8 +98,8 @@ func WithPanicCondition(conditionType string) ResourceOption {
 
 const readyCondition = "Ready"
 
-// effectiveRoot returns the condition of WithRootCondition. Without this option, it returns Ready if that is declared together with other
-// conditions, and otherwise nil.
+// effectiveRoot returns the condition of WithRootCondition. By default, this is Ready if it is declared together with other conditions, and
+// nil otherwise.
 func (o *resourceOptions) effectiveRoot() *conditions.Root {
 	if o.rootCondition != nil {
 		return o.rootCondition
@@ -111,12 +111,12 @@ func (o *resourceOptions) effectiveRoot() *conditions.Root {
 	return &conditions.Root{Type: readyCondition, Of: others}
 }
 
-// ReportCondition makes the operator report the state of the handler in a condition:
+// ReportCondition makes the operator report the handler's state in a condition:
 //
-//   - Unknown with the reason Running until the first attempt has ended
+//   - Unknown with the reason Running until the first attempt has finished
 //   - False with the reason Retrying and the error while the handler is retried
-//   - True with the reason Succeeded after a success
-//   - False with the reason Failed and the error after a permanent failure
+//   - True with the reason Succeeded after it has succeeded
+//   - False with the reason Failed and the error after it has failed permanently
 //
 // If the handler sets the condition itself, its value stays until the next attempt.
 func ReportCondition(conditionType string) HandlerOption {
@@ -129,9 +129,9 @@ func ReportCondition(conditionType string) HandlerOption {
 	}
 }
 
-// WhenCondition restricts the handler to objects whose condition has this status. A missing condition counts as Unknown. Like [Label], the
-// option is only a filter, so a change to the condition doesn't trigger the handler. Use [Resource.OnCondition] for a handler that should
-// be called when the condition changes.
+// WhenCondition restricts the handler to objects whose condition has this status. A missing condition counts as Unknown. Like [Label], this
+// is only a filter, so a change to the condition doesn't trigger the handler. To call a handler when the condition changes, use
+// [Resource.OnCondition].
 func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("WhenCondition", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, indexHandler, subHandler)
@@ -154,13 +154,12 @@ func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerO
 	}
 }
 
-// OnCondition adds a cause handler for transitions of a condition, no matter which client makes them. The operator calls it if the status
-// of the condition differs from the one in the last-handled configuration, or if a new object has the condition. This also works for kinds
-// of other operators. [Request.Field] returns the old and the new status as strings, or nil for a missing condition. The handler has
-// progress, so the operator also handles transitions that happen while it isn't running. It doesn't call the handler for a transition that
-// is undone before it could handle it.
+// OnCondition adds a cause handler for transitions of a condition, no matter which client makes them. It is called when the condition's
+// status differs from the one in the last-handled configuration, or when a new object has the condition. This even works for kinds of other
+// operators. [Request.Field] returns the old and the new status as strings, or nil for a missing condition. Since the status is stored,
+// transitions that happen while the operator isn't running are handled too, but not those that are undone before the operator sees them.
 //
-// The status of the condition becomes part of the last-handled configuration, but its transitions don't trigger update handlers.
+// The condition's status becomes part of the last-handled configuration, but its transitions don't trigger update handlers.
 func (r *Resource[T]) OnCondition(id, conditionType string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("OnCondition", id, fn)
 	h.AnyReason = true
@@ -171,7 +170,7 @@ func (r *Resource[T]) OnCondition(id, conditionType string, fn Handler[T], opts 
 	return r.addHandler(h, opts)
 }
 
-// watchedConditions returns the types of the conditions with an OnCondition handler.
+// watchedConditions returns the condition types that have an OnCondition handler.
 func (r *Resource[T]) watchedConditions() (types []string) {
 	for _, h := range r.handlers {
 		if h.isForCondition() && !slices.Contains(types, h.Criteria.Field.Path[1]) {

@@ -16,23 +16,23 @@
 //
 // # How it works
 //
-// By default, the operator watches each kind through the cache of the manager. For each object, it compares the essence (the spec, labels,
+// By default, the operator watches each kind through the manager's cache. For each object, it compares the essence (the spec, labels,
 // annotations and other fields that count for change detection) with the last-handled configuration, which is stored on the object. It also
 // checks whether the object is being deleted. The result is a cause: a creation, an update, a deletion, or a resume after a restart of the
 // operator. Watch events only trigger this comparison, so it doesn't matter if they are missed, merged or repeated.
 //
-// The operator calls the matching handlers in the order of their registration, and retries each failed handler according to its own policy.
-// All reconciles for one cause are a cycle. When all handlers have finished, the cycle ends and the essence becomes the last-handled
-// configuration. If the object is edited during a cycle, all handlers first finish the cycle, and the edit is then handled as a separate
-// update.
+// The operator calls the matching handlers in the order in which you added them, and retries each failed handler according to its own
+// policy. All reconciles for one cause form a cycle. When all handlers have finished, the cycle ends and the essence becomes the
+// last-handled configuration. If the object is edited during a cycle, all handlers finish the cycle first. The edit is then handled as a
+// separate update.
 //
 // # Kinds of handlers
 //
 //   - Cause handlers ([Resource.OnCreate], [Resource.OnUpdate], [Resource.OnDelete], [Resource.OnResume], [Resource.OnField],
-//     [Resource.OnCondition], [OnChange]) have progress on the object.
+//     [Resource.OnCondition], [OnChange]) keep their progress on the object.
 //   - Reconcile handlers ([Resource.OnReconcile]) compare the actual with the desired state, as reconcilers of controller-runtime do.
-//   - Event handlers ([Resource.OnEvent]) are called for watch events. They have no progress on the object, and the operator writes their
-//     changes only with [WriteChanges].
+//   - Event handlers ([Resource.OnEvent]) are called for watch events. They keep no progress, and their changes are only written with
+//     [WriteChanges].
 //   - [Resource.OnEventAbout] handlers are called for Kubernetes Events about the object or about objects that it owns.
 //   - Index functions ([IndexBy]) maintain an in-memory index of the objects of a kind.
 //   - A daemon ([Resource.Daemon]) runs for as long as the object exists. A timer ([Resource.Timer]) is called repeatedly.
@@ -52,7 +52,7 @@
 //   - Delete handlers, daemons and timers block the deletion of the object with a finalizer. The operator adds it before it calls cause
 //     handlers, reconcile handlers, daemons or timers.
 //   - The operator doesn't overwrite concurrent changes to lists, such as finalizers. For a single field, the last write wins.
-//   - The stored data has the format of kopf, so an operator in Go can replace an operator in Python, and vice versa.
+//   - The stored data has kopf's format, so an operator in Go can replace an operator in Python, and vice versa.
 //
 // # Requirements
 //
@@ -63,13 +63,13 @@
 // # Limitations
 //
 //   - Handlers must be idempotent, because a process can be killed after a handler has returned and before its success is stored.
-//   - In one attempt, either change req.Object or write the object with a client. If a client reads or writes into req.Object, it replaces
-//     earlier changes to req.Object. The operator writes later changes, unless another client has changed the object after that read or
-//     write. In that case, it logs a warning. If a client writes the essence, this causes an update. By default, a change to req.Object
-//     doesn't (see [WithOwnChangesAsUpdates]).
+//   - In one attempt, either change req.Object or write the object with a client, because a client that reads or writes into req.Object
+//     overwrites your earlier changes to it. Changes that you make afterwards are still written, unless a different client has changed the
+//     object in the meantime; the operator then logs a warning. Writing the essence with a client causes an update, but changing it in
+//     req.Object doesn't by default (see [WithOwnChangesAsUpdates]).
 //   - req.Object is the current state. If the object is edited during a cycle, req.Object is newer than the new side of req.Diff.
 //   - If no handler matches an object, the operator neither adds its finalizer nor stores a last-handled configuration.
-//   - If a handler has a [Field] of the status, this field belongs to the essence for all handlers of the kind.
+//   - If a handler has a [Field] in the status, this field becomes part of the essence for all handlers of the kind.
 //   - A handler that doesn't return blocks its object and one worker of its kind (see [WithControllerOptions]).
 //   - The last-handled configuration is an annotation. If an object is too large for it, the operator stores a digest instead. It still
 //     detects changes, but Old and Diff of an update are empty.
@@ -79,7 +79,7 @@
 //
 // # Errors
 //
-// [Operator.CheckDeclaration] and [Operator.Start] return all errors of the declaration, joined. Start returns them before it changes any
-// object. The error of a handler determines whether and when the operator retries it: see [Temporary], [Permanent] and [ErrorMode]. After
-// an error of the API server, the operator retries the reconcile with a backoff for each object.
+// [Operator.CheckDeclaration] and [Operator.Start] return all mistakes in the declaration as one joined error. Start does so before it
+// changes any object. A handler's error determines whether and when it is retried: see [Temporary], [Permanent] and [ErrorMode]. When a
+// request to the API server fails, the operator retries the reconcile, with a separate backoff for each object.
 package kopf

@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
-// checkFilters returns an error for each filter of a kind that can never pass because of another option of the operator.
+// checkFilters returns an error for each filter that an option of the operator makes impossible to pass.
 func checkFilters(rt *kinds.Runtime, kind engine.Kind, r resource) error {
 	var errs []error
 	for _, d := range r.declarations() {
@@ -37,8 +37,8 @@ func checkFilters(rt *kinds.Runtime, kind engine.Kind, r resource) error {
 	return errors.Join(errs...)
 }
 
-// checkOwnAnnotations returns an error for each annotation filter of a cause handler whose annotation belongs to the operator. The filter
-// can pass, but changes to the annotation don't count.
+// checkOwnAnnotations returns an error for each of a cause handler's filters on an annotation of the operator. Such a filter can pass, but
+// changes to the annotation don't count.
 func (d *declaration) checkOwnAnnotations(storage essence.Builder) (errs []error) {
 	for _, annotation := range d.Annotations {
 		if storage.Clears([]string{"metadata", "annotations", annotation.Name}) {
@@ -54,8 +54,8 @@ func explainOwnAnnotation(name string) string {
 		"use an annotation with another prefix, or give WithProgress and WithBaseline a prefix that users do not set", prefix)
 }
 
-// checkTracked returns an error if the operator never sees a change to the field of a cause handler, or if each of its own writes changes
-// the field.
+// checkTracked returns an error if the operator never sees a change to the cause handler's field, or if each of its own writes changes the
+// field.
 func (d *declaration) checkTracked(kind schema.GroupKind, storage, all essence.Builder) error {
 	if d.Criteria.Field == nil || d.isForCondition() {
 		return nil
@@ -67,7 +67,7 @@ func (d *declaration) checkTracked(kind schema.GroupKind, storage, all essence.B
 	switch {
 	case changingFields[path] != "":
 		problem = changingFields[path]
-	case path == "metadata.generation" && kind == deployment: // the API server raises the generation with each change of an annotation
+	case path == "metadata.generation" && kind == deployment: // the API server increments the generation even when only an annotation changes
 		problem = "each write changes this field, including those of the operator: use Field(\"spec\")"
 	case path == "apiVersion" || path == "kind":
 		problem = "can never match, because all objects of the resource have the same value: remove the filter"
@@ -87,7 +87,7 @@ func (d *declaration) checkTracked(kind schema.GroupKind, storage, all essence.B
 	return fmt.Errorf("Field(%q): %s", path, problem)
 }
 
-// changingFields are the fields that change with the operator's own writes, with what to do instead of handling their changes.
+// changingFields maps the fields that change with each of the operator's writes to advice for the user.
 var changingFields = map[string]string{
 	"metadata":                 "each write changes a field of the metadata, including those of the operator: name a field, such as metadata.labels",
 	"metadata.resourceVersion": "each write changes this field, including those of the operator: use OnEvent to observe all writes",
@@ -96,13 +96,13 @@ var changingFields = map[string]string{
 
 var deployment = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 
-// constantFields are the fields that are the same in all states of an object, except at its deletion.
+// constantFields are the fields that never change, except when the object is deleted.
 var constantFields = []string{
 	"metadata.name", "metadata.namespace", "metadata.uid", "metadata.creationTimestamp", "metadata.generateName", "metadata.selfLink",
 	"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds",
 }
 
-// contradictionsTo returns an error for each label filter that no object of the watch selector can pass.
+// contradictionsTo returns an error for each label filter that no object in the watch can pass.
 func (d *declaration) contradictionsTo(selector labels.Selector) (errs []error) {
 	if selector == nil {
 		return nil
@@ -119,7 +119,7 @@ func (d *declaration) contradictionsTo(selector labels.Selector) (errs []error) 
 	return errs
 }
 
-// matcherOf converts a requirement of a label selector to a matcher for the value of the label.
+// matcherOf converts a label selector's requirement to a matcher for the label's value.
 func matcherOf(r labels.Requirement) match.Matcher {
 	m := match.Matcher{Opaque: r.Operator() == selection.GreaterThan || r.Operator() == selection.LessThan, Test: func(value any) bool {
 		set := labels.Set{}

@@ -49,7 +49,7 @@ func (d *declaration) matchKey(option, key string, m []filter.Matcher) match.Key
 	d.validateMatchers(where, m)
 	for _, matcher := range formsOf(m) {
 		switch {
-		case matcher.Err != nil: // validateMatchers has reported the error
+		case matcher.Err != nil: // already reported by validateMatchers
 		case matcher.Side != match.Current:
 			d.addErrorf("%s: From and To are only for fields: use Field(\"metadata...\")", where)
 		default:
@@ -68,7 +68,7 @@ func describe(m []filter.Matcher) string {
 	return strings.Join(texts, ", ")
 }
 
-// checkValues adds an error for each value that no label or annotation can have.
+// checkValues adds an error for each value that isn't valid in a label or annotation.
 func (d *declaration) checkValues(where string, isLabel bool, literals []match.Operand) {
 	for _, l := range literals {
 		value, isText := l.Value.(string)
@@ -81,15 +81,14 @@ func (d *declaration) checkValues(where string, isLabel bool, literals []match.O
 }
 
 // Field restricts the handler to one field. The path is dotted, such as "spec.size". Write a dot within a key as "\.", as in
-// "metadata.labels.example\.com/tier". The field can be anywhere in the object. It belongs to the essence for all handlers of the kind,
-// even if it is in the status.
+// "metadata.labels.example\.com/tier". The field can be anywhere in the object, even in the status. It becomes part of the essence for all
+// handlers of the kind.
 //
 // Without matchers, the field must exist before or after the change. With matchers, either the old or the new value must pass all of them.
 // For handlers without a cause (OnReconcile, OnEvent, OnEventAbout, daemons, timers and indexes), only the current value counts. Update
-// handlers and OnField handlers are called only if the field has changed, and if the matchers [filter.From] and [filter.To] pass.
+// handlers and OnField handlers are only called if the field has changed, and if the matchers [filter.From] and [filter.To] pass.
 //
-// Request.Diff and [Request.Field] are relative to the field. The full id of the handler is "<id>/<path>", except for sub-handlers and
-// indexes.
+// Request.Diff and [Request.Field] are relative to the field. The handler's full id is "<id>/<path>", except for sub-handlers and indexes.
 //
 // Equivalent in kopf: field=, value=, old=, new=.
 func Field(path string, m ...filter.Matcher) HandlerOption {
@@ -127,8 +126,8 @@ func (d *declaration) hasOldState() bool {
 	return d.handlerKind == subHandler || d.handlerKind == causeHandler && (d.AnyReason || d.hasReason(ReasonUpdate))
 }
 
-// OwnedBy restricts the handler to objects with an owner of this kind, in any version. The argument can be empty, such as
-// &appsv1.Deployment{}. If the option is repeated, an owner of one of the kinds is enough.
+// OwnedBy restricts the handler to objects with an owner of this kind, in any version. Pass an empty object such as &appsv1.Deployment{}.
+// If you repeat the option, an owner of one of the kinds is enough.
 func OwnedBy(owner client.Object) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("OwnedBy", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, indexHandler, subHandler)
@@ -140,8 +139,8 @@ func OwnedBy(owner client.Object) HandlerOption {
 	}
 }
 
-// validateMatchers adds errors for matchers that are invalid, or that contradict each other or those of an earlier option for the same key
-// or field.
+// validateMatchers adds errors for matchers that are invalid, that contradict each other, or that contradict an earlier option for the same
+// key or field.
 func (d *declaration) validateMatchers(where string, m []filter.Matcher) {
 	if d.checkedMatchers == nil {
 		d.checkedMatchers = map[string][]match.Matcher{}
@@ -158,7 +157,7 @@ func (d *declaration) validateMatchers(where string, m []filter.Matcher) {
 	}
 }
 
-// checkContradiction adds an error if no value can pass the matcher and all the others. The error names as few matchers as possible.
+// checkContradiction adds an error if no value can pass the matcher and all others. The error names as few matchers as possible.
 func (d *declaration) checkContradiction(where string, m match.Matcher, others []match.Matcher) {
 	if match.Contradict(m) {
 		d.addErrorf("%s can never match: no value passes %s", where, m.Description)

@@ -22,13 +22,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// ForEachOwner returns a handler for children that calls a function for each owner of one kind. The argument owner selects the kind and its
-// Go type, and can be empty, such as &appsv1.ReplicaSet{}. The function gets a copy of the owner from the cache, so the operator needs
-// permission to list and watch the kind.
+// ForEachOwner returns a handler for children that calls a function for each owner of one kind. The argument owner only selects the kind
+// and its Go type, so pass an empty object such as &appsv1.ReplicaSet{}. The function gets a copy of the owner from the cache, so the
+// operator needs permission to list and watch the kind.
 //
 // In a cause handler, each call is a sub-handler with the id "<handler>/<uid of the owner>" (see [Request.Sub]), so each owner has its own
 // retries and progress. The options apply to the sub-handlers. Other handlers, such as OnReconcile handlers, ignore the options and return
-// the joined errors of all calls. If one of the errors isn't permanent, the operator repeats all calls.
+// the joined errors of all calls. If one of the errors isn't permanent, all calls are repeated.
 //
 // Owners that no longer exist are skipped. If the object has more than 200 owners of the kind, the handler fails permanently. A change to
 // an owner doesn't trigger the handler; use [Resource.Watches] for that.
@@ -58,23 +58,23 @@ func ForEachOwner[T, P client.Object](owner P, fn func(ctx context.Context, req 
 	return forEach("ForEachOwner", owner, find, fn, opts)
 }
 
-// maxTargets limits the objects for one call of ForEachOwner or ForEachRelated. Users can write any number of owner references and objects,
-// and each one can add a record to the object.
+// maxTargets limits the objects for one call of ForEachOwner or ForEachRelated, because users can create any number of owner references and
+// objects, and each one can add a record to the object.
 const maxTargets = 200
 
 // ForEachRelated returns a handler that calls a function for each related object of another kind. For example, a handler of Secrets can
-// handle a change for each Database that uses the Secret. With [WithDigestOnly], it can even have the old state of the Secret. mapFunc
-// returns the related objects for the changed object, and can be the function that you pass to [Resource.Watches]. The argument related
-// selects the kind and its Go type, and can be empty, such as &Database{}. The function gets a copy of the related object from the cache,
-// so it must use a client to change the object.
+// handle a change for each Database that uses the Secret. With WithDigestOnly(false), it even gets the Secret's old state (see
+// [WithDigestOnly]). mapFunc returns the related objects of the changed object; it can be the function that you pass to [Resource.Watches].
+// The argument related only selects the kind and its Go type, so pass an empty object such as &Database{}. The function gets a copy of the
+// related object from the cache, so it must use a client to change the object.
 //
 // In a cause handler, each call is a sub-handler with the id "<handler>/<namespace>.<name>", or "<handler>/<name>" for kinds without
 // namespaces, so each related object has its own retries and progress. The progress and the old state are stored on the changed object,
-// because more users might be able to read a copy of a Secret on the related object. See [ForEachOwner] for the options, for other handlers
-// and for objects that no longer exist.
+// because a copy of a Secret on the related object might be readable for more users. The options, other handlers, and objects that no
+// longer exist are treated as described for [ForEachOwner].
 //
-// If mapFunc panics or returns more than 200 objects, the handler fails permanently. For more objects, use an OnReconcile handler with
-// [Resource.Watches] or [Request.Track].
+// If mapFunc panics or returns more than 200 objects, the handler fails permanently. To handle more objects, use an OnReconcile handler
+// with [Resource.Watches] or [Request.Track].
 func ForEachRelated[T, P client.Object](
 	related P, mapFunc handler.MapFunc, fn func(ctx context.Context, req *Request[T], related P) error, opts ...HandlerOption,
 ) Handler[T] {
@@ -107,8 +107,8 @@ func ForEachRelated[T, P client.Object](
 	return forEach("ForEachRelated", related, find, fn, opts)
 }
 
-// subID returns an id for a name. Names of some kinds, such as ClusterRole, can have characters that aren't allowed in the key of a record.
-// subID replaces them and adds a checksum of the name.
+// subID returns an id for a name. Names of some kinds, such as ClusterRole, can contain characters that aren't allowed in a record's key,
+// so subID replaces them and adds a checksum.
 func subID(name string) string {
 	if validation.QualifiedName(name) == nil {
 		return name
@@ -173,7 +173,7 @@ func forEach[T, P client.Object](
 	}
 }
 
-// joinRetryable joins errors. If at least one of them isn't permanent, neither is the result, so the operator will retry the handler.
+// joinRetryable joins errors. If at least one of them isn't permanent, neither is the result, so that the handler is retried.
 func joinRetryable(errs []error) error {
 	isPermanent := func(err error) bool { _, ok := errors.AsType[*progress.PermanentError](err); return ok }
 	if slices.ContainsFunc(errs, func(err error) bool { return !isPermanent(err) }) {
@@ -196,7 +196,7 @@ func callFor[T, P client.Object](ctx context.Context, req *Request[T], kind P, t
 		return client.IgnoreNotFound(err)
 	}
 	if target.uid != "" && obj.GetUID() != target.uid {
-		return nil // the object has been deleted, and another one has its name
+		return nil // the object has been deleted, and a different one now has its name
 	}
 	return fn(ctx, req, obj)
 }

@@ -16,30 +16,30 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
-// WhenServed lets the operator start even if the API server doesn't serve the kind, for example because its CustomResourceDefinition is
-// installed later. Without the option, the start would fail. The operator starts to handle the kind's objects when the API server serves
-// the kind, and stops when it no longer does. Other kinds aren't affected. The option can't be combined with [Resource.TriggerFrom].
+// WhenServed lets the operator start even if the API server doesn't serve the kind yet, for example because its CustomResourceDefinition is
+// installed later. Without the option, the start would fail. The operator handles the kind's objects for as long as the API server serves
+// the kind. Other kinds aren't affected. The option can't be combined with [Resource.TriggerFrom].
 //
 // The kind has its own cache: see [WithKindCaches]. The operator discovers new kinds within seconds if it may watch
-// CustomResourceDefinitions. Otherwise, it asks the API server for its kinds every 10 seconds.
+// CustomResourceDefinitions. If not, it asks the API server for its kinds every 10 seconds.
 //
 // Equivalent in kopf: the default.
 func WhenServed() ResourceOption {
 	return func(o *resourceOptions) { o.whenServed = true }
 }
 
-// ForKinds declares the kinds that a selector selects, including those that the API server will serve later. The operator calls the
-// function once for each kind. The function returns the declaration of the kind, usually with [Unstructured] or [Metadata]:
+// ForKinds declares all kinds that match a selector, including those that the API server will serve later. The operator calls the function
+// once for each kind. It returns the kind's declaration, usually with [Unstructured] or [Metadata]:
 //
 //	kopf.ForKinds(kopf.Kinds("*.example.com"), func(kind metav1.APIResource) kopf.Option {
 //		gvk := schema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}
 //		return kopf.For(kopf.Unstructured(gvk)).OnCreate("announce", announce)
 //	})
 //
-// The operator starts and stops handling the kinds as described for [WhenServed]. Kinds without list and watch aren't selected. If there
-// are several declarations for the same kind, only the first one applies, and the operator logs a message. A declaration by [For] takes
-// precedence over ForKinds. If a declaration is invalid, the operator logs the error and handles the other kinds. ForKinds doesn't support
-// admission handlers or [Resource.TriggerFrom].
+// The operator starts and stops handling the kinds as described for [WhenServed]. Kinds without list and watch aren't selected. If a kind
+// is declared several times, only the first declaration applies, and the operator logs a message. A declaration with [For] takes precedence
+// over ForKinds. If a declaration is invalid, the operator logs the error and handles the other kinds. ForKinds doesn't support admission
+// handlers or [Resource.TriggerFrom].
 //
 // Equivalent in kopf: resource selectors of decorators.
 func ForKinds(selector KindSelector, declare func(kind metav1.APIResource) Option) Option {
@@ -56,10 +56,10 @@ func ForKinds(selector KindSelector, declare func(kind metav1.APIResource) Optio
 	})
 }
 
-// WithKindCaches sets the options of the operator's own caches. Each kind with [WhenServed] and [ForKinds] has its own, so that a kind
-// without permissions doesn't block others. With [WithNamespaces], [WithNamespaceFunc], [WithWatchSelector] or [WithSharding], the other
-// kinds share one. Pass the Cache field of the manager's options, for example to restrict the caches to some namespaces. Without a
-// DefaultTransform, these caches drop the objects' managedFields to save memory. Default: all namespaces, no restrictions.
+// WithKindCaches sets the options of the operator's own caches. Each kind of [WhenServed] or [ForKinds] has its own cache, so that missing
+// permissions for one kind don't block the others. With [WithNamespaces], [WithNamespaceFunc], [WithWatchSelector] or [WithSharding], the
+// other kinds share one. Pass the Cache field of the manager's options, for example to restrict the caches to the same namespaces. Without
+// a DefaultTransform, these caches drop the objects' managedFields to save memory. Default: all namespaces, no restrictions.
 func WithKindCaches(options cache.Options) Option {
 	return optionFunc(func(o *Operator) { o.kinds.CacheOptions = options })
 }
@@ -71,14 +71,14 @@ type KindSelector struct {
 	err      error
 }
 
-// Kinds returns a selector for kinds by their names. A pattern has one of these forms:
+// Kinds selects kinds by name. A pattern has one of these forms:
 //
-//   - "databases": the plural, singular, kind or short name, in the preferred version. If several kinds match, the operator selects the one
-//     in the core group. If none of them is in the core group, it selects no kind and logs a message.
+//   - "databases": the plural, singular, kind or short name, in the preferred version. If several kinds match, the one in the core group is
+//     selected. If none of them is, the operator logs a message and selects no kind.
 //   - "databases.example.com": a name with a group
 //   - "databases.v1.example.com", "pods.v1": a name with a version, in one group or in any group
 //   - "category:all": all kinds of a category
-//   - "*.example.com", "*": the wildcards of [path.Match], in names, groups and categories. Names with wildcards don't select Events.
+//   - "*.example.com", "*": [path.Match] wildcards, in names, groups and categories. Names with wildcards don't select Events.
 //
 // Equivalent in kopf: the arguments of decorators; "*" for kopf.EVERYTHING.
 func Kinds(patterns ...string) KindSelector {
@@ -86,10 +86,10 @@ func Kinds(patterns ...string) KindSelector {
 	return KindSelector{patterns: parsed, err: err}
 }
 
-// KindsFunc returns a selector for the kinds for which a function returns true, in their preferred versions. It doesn't select Events. The
-// operator calls the function for all kinds at each discovery. If it panics, the kind isn't selected.
+// KindsFunc selects the kinds for which a function returns true, in their preferred versions. It never selects Events. The operator calls
+// the function for all kinds at each discovery. If it panics, the kind isn't selected.
 //
-// Equivalent in kopf: a callable as the argument of decorators.
+// Equivalent in kopf: a callable as a decorator's argument.
 func KindsFunc(match func(kind metav1.APIResource) bool) KindSelector {
 	if match == nil {
 		return KindSelector{err: errors.New("KindsFunc(nil): pass a function")}
@@ -109,7 +109,7 @@ func (s KindSelector) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// choose returns the selected kinds. The problems are panics of the function, and patterns for one kind that match several.
+// choose returns the selected kinds. Problems are panics of the function, and ambiguous patterns.
 func (s KindSelector) choose(served []watching.Resource) (kinds []watching.Resource, problems []error) {
 	if s.match == nil {
 		kinds, ambiguous := watching.Select(s.patterns, served)
@@ -153,7 +153,6 @@ func (d *declared) selectors() (all []kinds.Selector) {
 	return all
 }
 
-// declarationOf calls the user's function for a kind.
 func (s *kindSelection) declarationOf(kind metav1.APIResource) (resource, error) {
 	var option Option
 	if err := guard.Call("the function of ForKinds", func() error { option = s.declare(kind); return nil }); err != nil {
@@ -200,7 +199,7 @@ func (s *kindSelection) Declare(r watching.Resource) (one *kinds.Kind, err error
 // errTriggerSources rejects TriggerFrom for a kind that can stop and start again.
 var errTriggerSources = errors.New("TriggerFrom is not possible with WhenServed and ForKinds, because a source can start only once: use Operator.Enqueue")
 
-// checkKind returns the mistakes of a kind that depend on the operator's options.
+// checkKind returns a kind's mistakes that depend on the operator's options.
 func checkKind(rt *kinds.Runtime, kind engine.Kind, r resource) error {
 	return errors.Join(declare.CheckStorage(&rt.Settings, kind), checkFilters(rt, kind, r), rt.Ring.CheckKind(&kind), declare.CheckFinalizer(&rt.Settings, kind))
 }

@@ -21,23 +21,23 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Request is the input of a handler. It is only for one attempt, so it must not be used after the handler has returned.
+// A Request is the input of a handler. It is valid for one attempt, so don't use it after the handler has returned.
 type Request[T client.Object] struct {
-	// Object is a copy of the current state of the object, including the changes of earlier handlers in the same reconcile. The operator
-	// writes changes to Object as a patch at the end of the reconcile, even if the handler fails.
+	// Object is a copy of the object's current state, including the changes of earlier handlers in the same reconcile. The operator writes
+	// changes to it as a patch at the end of the reconcile, even if the handler fails.
 	//
 	// A handler can replace the pointer with another copy of the same object. It fails permanently if it changes the name, namespace, uid,
 	// apiVersion or kind.
 	//
 	// If the object is edited during a cycle, Object is newer than the new side of Diff. The edit is then handled as a separate update.
 	Object T
-	// Old is the last-handled configuration: the essence of the object when the previous cycle ended. It is nil for a created object, and if
-	// the configuration is unknown (see [Request.OldKnown]). It is also nil for handlers without a cause: OnReconcile, OnEvent, OnEventAbout,
-	// daemons, timers and indexes.
+	// Old is the last-handled configuration: the object's essence at the end of the previous cycle. It is nil for a created object, and if
+	// the configuration is unknown (see [Request.OldKnown]). It is also nil for handlers without a cause: OnReconcile, OnEvent,
+	// OnEventAbout, daemons, timers and indexes.
 	//
-	// The configuration is stored in an annotation, so everyone who can edit the object's annotations can choose Old, and neither a schema nor
-	// an admission handler has checked it. Therefore, a handler must not use it to decide what a user may do, or to find what to delete or
-	// overwrite outside of the object.
+	// The configuration is stored in an annotation, so everyone who can edit the object's annotations can forge Old, and no schema or
+	// admission handler has checked it. So don't use it to decide what a user may do, or to find what to delete or overwrite outside of the
+	// object.
 	//
 	// Equivalent in kopf: old.
 	Old T
@@ -48,8 +48,8 @@ type Request[T client.Object] struct {
 	Diff diff.Diff
 	// Handler is the full id of the handler.
 	Handler string
-	// Reason is the kind of the cause, or of a handler without a cause. A resume handler that is called for a different cause gets the reason
-	// of that cause.
+	// Reason is the kind of cause or, without a cause, the kind of handler. A resume handler that is called for a different cause gets that
+	// cause's reason.
 	//
 	// Equivalent in kopf: reason.
 	Reason Reason
@@ -59,13 +59,13 @@ type Request[T client.Object] struct {
 	// Equivalent in kopf: type.
 	Event watch.EventType
 	// Attempt contains the number of this attempt, the time when the operator selected the handler for the cause, and the last error. For
-	// cause handlers, these are stored on the object, so they survive restarts.
+	// cause handlers, all three are stored on the object and survive restarts.
 	//
 	// Equivalent in kopf: retry, started.
 	Attempt progress.Attempt
-	// Client is the manager's client, which reads from the manager's cache. If the operator has its own caches (see [WithKindCaches]), Client
-	// reads their kinds from them. For cause handlers and reconcile handlers, it also records writes to the handler's own object, so that the
-	// operator can detect handlers that trigger themselves (see [WithLoopGuard]).
+	// Client is the manager's client, which reads from the manager's cache. Kinds for which the operator has its own cache (see
+	// [WithKindCaches]) are read from there. For cause handlers and reconcile handlers, Client also records writes to the handler's own
+	// object, so that the operator can detect handlers that trigger themselves (see [WithLoopGuard]).
 	Client client.Client
 
 	call        *invoke.Request
@@ -78,13 +78,13 @@ type Request[T client.Object] struct {
 	errs        []error
 
 	conditions   *conditions.Set
-	conditionsOf client.Object // the object of conditions; differs from Object after the handler has replaced the pointer
+	conditionsOf client.Object // the object whose conditions are cached; differs from Object after the handler has replaced the pointer
 }
 
-// SetResult sets the result of the handler. If the handler succeeds, the operator stores it in the object's status under the id of the
-// handler (see [WithResults]). With a nil value, it stores nothing. If the value has no JSON form, the handler fails permanently. The API
-// server drops the result if the kind's schema neither has the field nor preserves unknown fields. Index functions have no result, and
-// OnEvent handlers have one only with [WriteChanges].
+// SetResult sets the handler's result. If the handler succeeds, the operator stores the result in the object's status under the handler's
+// id (see [WithResults]). A nil value stores nothing, and a value that can't be encoded as JSON makes the handler fail permanently. The API
+// server drops the result if the kind's schema neither has the field nor preserves unknown fields. The results of index functions are
+// ignored, and so are those of OnEvent handlers without [WriteChanges].
 //
 // Equivalent in kopf: the value that a handler returns.
 func (r *Request[T]) SetResult(value any) {
@@ -96,11 +96,11 @@ func (r *Request[T]) SetResult(value any) {
 	r.resultErr = nil
 }
 
-// Result returns the last value of [Request.SetResult] in its JSON form. It is for tests of handlers.
+// Result returns the last value passed to [Request.SetResult] in its JSON form. It is meant for handler tests.
 func (r *Request[T]) Result() any { return r.result }
 
-// Latest returns a copy of the newest known state of the object, without a request to the API server. It comes from the cache, or from the
-// response to a newer write of this operator. Daemons use Latest to follow changes while they run. After the object is deleted, Latest
+// Latest returns a copy of the object's newest known state without asking the API server. The state comes from the cache, or from the
+// response to a newer write by this operator. Daemons use Latest to follow changes while they run. Once the object is deleted, Latest
 // returns the last known state.
 func (r *Request[T]) Latest() T {
 	if r.call != nil && r.call.Latest != nil {
@@ -112,8 +112,8 @@ func (r *Request[T]) Latest() T {
 }
 
 // Field returns the old and the new value of the handler's field (see [Field]) in their JSON form, or nil for an absent value. A
-// sub-handler without its own field gets the values of its parent. For daemons, timers, OnReconcile, OnEventAbout, OnEvent and indexes,
-// both are the value at the time of the call.
+// sub-handler without its own field gets its parent's values. For daemons, timers, OnReconcile, OnEventAbout, OnEvent and indexes, both are
+// the value at the time of the call.
 //
 // Equivalent in kopf: old, new of a handler with field=.
 func (r *Request[T]) Field() (old, new any) {
@@ -124,18 +124,18 @@ func (r *Request[T]) Field() (old, new any) {
 }
 
 // OldKnown reports whether the last-handled configuration is known. It isn't if only a digest is stored, because the object is a Secret
-// (see [WithDigestOnly]) or too large. In that case, the object has changed, but Old and Diff are empty.
+// (see [WithDigestOnly]) or too large. The object has then changed, but Old and Diff are empty.
 func (r *Request[T]) OldKnown() bool { return r.call == nil || r.call.OldKnown }
 
 // Eventf posts a Kubernetes Event about the object. The type is "Normal" or "Warning". The reason and the action are single words, such as
-// "Resized" and "Resize". The note is a format string for a text that users will read. Eventf doesn't wait for the API server. If the Event
-// is invalid, the operator logs it instead.
+// "Resized" and "Resize". The note is a format string for the text that users will see. Eventf doesn't wait for the API server. An invalid
+// Event is logged instead of posted.
 //
-// Each object has a quota of 50 Events, and one more every five minutes. 30 of the 50 are for all Events, 10 only for Warnings and
-// automatic Events, and 10 only for automatic Events (see [WithEvents]). Events beyond the quota are dropped: see [events.Options].
+// Each object has a quota of 50 Events, plus one more every five minutes. Of the 50, 10 are reserved for Warnings and automatic Events, and
+// 10 for automatic Events only (see [WithEvents]). Events beyond the quota are dropped: see [events.Options].
 //
-// Equal Events about one version of the object become one Event with a count. If only their notes differ, they stay separate, because the
-// operator adds a number to the action of the second one, as in "Resize (2)".
+// Equal Events about one version of the object become one Event with a count. If only their notes differ, the operator keeps them apart
+// with a number after the second one's action, as in "Resize (2)".
 //
 // Equivalent in kopf: kopf.event, kopf.info, kopf.warn.
 func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any) {
@@ -154,13 +154,13 @@ func (r *Request[T]) EventAbout(obj client.Object, eventType, reason, action, no
 	}
 }
 
-// RequeueAfter makes the operator call an [Resource.OnReconcile] handler again after a delay, or earlier if something changes. This is not
-// a failure: there is no error, log line, Event or failure metric, and handlers with [After] are called. The delay replaces the handler's
+// RequeueAfter makes the operator call an [Resource.OnReconcile] handler again after a delay, or earlier if something changes. This doesn't
+// count as a failure: nothing is logged or reported as one, and handlers with [After] are still called. The delay replaces the handler's
 // [Interval] once. If the handler calls RequeueAfter several times, the shortest delay applies. A delay that isn't positive has no effect.
-// If the handler also returns an error, its backoff applies instead, as in controller-runtime.
+// If the handler also returns an error, the backoff applies instead, as in controller-runtime.
 //
-// In all other handlers, RequeueAfter makes the attempt fail permanently. A cause handler should return [Temporary] instead, and a timer
-// has an interval.
+// In all other handlers, RequeueAfter makes the attempt fail permanently. In a cause handler, return [Temporary] instead; a timer has its
+// interval.
 func (r *Request[T]) RequeueAfter(delay time.Duration) {
 	if r.call != nil && r.Reason != ReasonReconcile {
 		r.errs = append(r.errs, Permanent(fmt.Errorf("RequeueAfter is only for OnReconcile handlers, and the handler is called for %q: "+
@@ -174,11 +174,11 @@ func (r *Request[T]) RequeueAfter(delay time.Duration) {
 
 // AwaitSubs reports whether all sub-handlers that the handler has declared so far in this call have succeeded or failed permanently, in
 // this reconcile or an earlier one. Sub-handlers whose filters don't match count as finished. If AwaitSubs returns false, the handler
-// should return nil. The operator then calls the sub-handlers, and calls the handler again when they have finished. In that call, the
-// handler must declare the same sub-handlers again, and continues after AwaitSubs. A handler can call AwaitSubs several times, for
-// several groups of sub-handlers. The repeated calls of the handler don't count as attempts, but [Timeout] limits them.
+// should return nil, so that the operator can call the sub-handlers. It calls the handler again when they have finished. The handler must
+// then declare the same sub-handlers again, and this time gets past AwaitSubs. It can call AwaitSubs several times, once for each group of
+// sub-handlers. These repeated calls of the handler don't count as attempts, but [Timeout] still limits them.
 //
-// In a test that calls the handler with its own Request, AwaitSubs returns true. With kopftest.Invoke, it returns true if
+// In a test that calls the handler with its own Request, AwaitSubs always returns true. With kopftest.Invoke, it returns true if
 // WithFinishedSubHandlers names all declared sub-handlers.
 //
 // Equivalent in kopf: kopf.execute.
@@ -197,18 +197,17 @@ func (r *Request[T]) AwaitSubs() bool {
 
 // A Handler is a function that the operator calls for an object. If a cause handler returns nil, it has succeeded, and the operator won't
 // call it again for this cause, not even after a restart. After an error, the operator retries the handler by default. Return a [Temporary]
-// error to set the delay, and a [Permanent] error to stop the retries. A panic counts as an error, and a call of [runtime.Goexit] as a
-// panic.
+// error to set the delay, or a [Permanent] error if retrying is pointless. A panic counts as an error, and [runtime.Goexit] as a panic.
 //
-// log.FromContext(ctx) of controller-runtime returns a logger with the kind, namespace, name and uid of the object, the handler, the reason
-// and the attempt.
+// controller-runtime's log.FromContext(ctx) returns a logger with the object's kind, namespace, name and uid, the handler, the reason and
+// the attempt.
 type Handler[T client.Object] func(ctx context.Context, req *Request[T]) error
 
 // A Middleware wraps a handler. See [Resource.Use].
 type Middleware[T client.Object] func(next Handler[T]) Handler[T]
 
-// forEngine returns the handler in the form that the engine calls. hasGoroutine is true for daemons and timers, because package daemons
-// handles runtime.Goexit for them.
+// forEngine adapts the handler to the engine. hasGoroutine is true for daemons and timers, because package daemons handles runtime.Goexit
+// for them.
 func (h Handler[T]) forEngine(c client.Client, hasGoroutine bool) func(ctx context.Context, call *invoke.Request) error {
 	return func(ctx context.Context, call *invoke.Request) error {
 		req, err := newRequest[T](call)
@@ -234,7 +233,6 @@ func (h Handler[T]) forEngine(c client.Client, hasGoroutine bool) func(ctx conte
 	}
 }
 
-// newRequest returns the request for a handler or a predicate.
 func newRequest[T client.Object](call *invoke.Request) (*Request[T], error) {
 	object, ok := call.Object.(T)
 	if !ok {
@@ -253,8 +251,7 @@ func newRequest[T client.Object](call *invoke.Request) (*Request[T], error) {
 	return req, nil
 }
 
-// applyConditions sets the conditions of each [conditions.Error] in the handler's error. If a condition is invalid, it adds the error to
-// those of the request.
+// applyConditions sets the conditions of each [conditions.Error] in the handler's error. Invalid conditions become errors of the request.
 func (r *Request[T]) applyConditions(err error) {
 	if len(conditions.FindErrors(err)) > 0 {
 		r.Conditions().SetFromError(err)
@@ -266,13 +263,12 @@ func (r *Request[T]) applyConditions(err error) {
 	}
 }
 
-// finish passes the handler's results to the engine, and returns the error of the attempt. err is the error of the handler. If the request
-// has errors, such as an invalid condition, finish joins them with err. They are permanent and come first, so the attempt fails permanently
-// even if err is temporary.
+// finish passes the handler's results to the engine, and returns the attempt's error. It joins the handler's error err with errors of the
+// request, such as an invalid condition. Those are permanent and come first, so the attempt fails permanently even if err is temporary.
 func (r *Request[T]) finish(err error) error {
 	r.applyConditions(err)
 	r.call.Object = r.Object                     // the handler may have replaced the pointer
-	r.call.Requeue.Priority = r.requeue.Priority // as in controller-runtime, also after an error
+	r.call.Requeue.Priority = r.requeue.Priority // as in controller-runtime, even after an error
 	if err == nil {
 		r.call.Result, r.call.SubHandlers, r.call.Requeue = r.result, r.subHandlers, r.requeue
 		r.call.AwaitsSubs = r.awaitsSubs
@@ -284,9 +280,9 @@ func (r *Request[T]) finish(err error) error {
 	return errors.Join(append(slices.Clone(r.errs), err)...)
 }
 
-// Conditions returns the conditions of Object in status.conditions, or in the field that [WithConditionsIn] sets. At the end of the
-// reconcile, the operator writes the changed conditions together with all other changes of the handlers. It doesn't overwrite concurrent
-// changes to other conditions. The handler fails permanently if it sets an invalid condition, or if the kind has no field for conditions.
+// Conditions returns Object's conditions in status.conditions, or in the field that [WithConditionsIn] sets. At the end of the reconcile,
+// the operator writes the changed conditions together with the handlers' other changes. It doesn't overwrite concurrent changes to other
+// conditions. The handler fails permanently if it sets an invalid condition, or if the kind has no field for conditions.
 //
 // A handler can also return a [conditions.Error] to set its condition.
 func (r *Request[T]) Conditions() *conditions.Set {

@@ -9,12 +9,12 @@ import (
 )
 
 // Retries sets the maximum number of attempts, including the first one. After the last failed attempt, the handler fails permanently. For
-// timers and OnReconcile handlers, the count restarts after each success or permanent failure. If a change calls an OnReconcile handler
+// timers and OnReconcile handlers, the count restarts after each success or permanent failure. If a change triggers an OnReconcile handler
 // before the delay of a failed attempt has passed, the new attempt doesn't count. With 0, the handler fails without being called, as in
 // kopf. Default: no limit; for OnEvent and OnEventAbout handlers, 1.
 //
-// For OnEvent handlers, n applies to each event, and later events of the object wait for the retries. After a restart, the operator doesn't
-// retry the handler, but calls it for the current state of the object. For OnEventAbout handlers, see [Resource.OnEventAbout].
+// For OnEvent handlers, n applies to each event, and the object's later events wait for the retries. A restart drops the retries, and the
+// handler is called for the object's current state instead. For OnEventAbout handlers, see [Resource.OnEventAbout].
 //
 // Equivalent in kopf: retries=.
 func Retries(n int) HandlerOption {
@@ -27,13 +27,13 @@ func Retries(n int) HandlerOption {
 	}
 }
 
-// Timeout limits the duration of all attempts together. It starts when the operator selects the handler for the cause, or with the first
-// call of a handler without a cause. If the next attempt would start after the timeout, the handler fails permanently. The operator makes
-// at least one attempt, even if that one starts late. Timeout doesn't interrupt a running attempt: see [AttemptTimeout]. For timers and
-// OnReconcile handlers, it starts again after each success or permanent failure. The timeout must be positive. Default: no limit.
+// Timeout limits the duration of all attempts together. The time starts when the operator selects the handler for the cause, or with the
+// first call of a handler without a cause. If the next attempt would start after the timeout, the handler fails permanently. There is
+// always at least one attempt, even if it starts late. Timeout doesn't interrupt a running attempt: see [AttemptTimeout]. For timers and
+// OnReconcile handlers, the time starts again after each success or permanent failure. The timeout must be positive. Default: no limit.
 //
-// The timeout of a handler with sub-handlers includes them: once it has passed, no more of them are called, and the unfinished ones fail
-// with the handler.
+// A handler's timeout includes its sub-handlers: once it has passed, no more of them are called, and the unfinished ones fail with the
+// handler.
 //
 // Equivalent in kopf: timeout=.
 func Timeout(timeout time.Duration) HandlerOption {
@@ -47,8 +47,8 @@ func Timeout(timeout time.Duration) HandlerOption {
 	}
 }
 
-// AttemptTimeout sets the timeout of the context of each attempt. Even after the timeout, the operator waits for the handler to return. 0
-// means no limit. Default: 0.
+// AttemptTimeout sets a timeout for each attempt, after which its context is cancelled. The operator still waits for the handler to return.
+// 0 means no limit. Default: 0.
 func AttemptTimeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("AttemptTimeout", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
@@ -58,9 +58,9 @@ func AttemptTimeout(timeout time.Duration) HandlerOption {
 }
 
 // Backoff sets the delay before the next attempt after an error that is neither temporary nor permanent. With 0, the next attempt starts
-// immediately. If the API server has asked for a longer delay with Retry-After, the operator uses that one. For daemons, the backoff is
-// also the maximum delay of a Restart. Changes call OnReconcile handlers even before the backoff has passed. Default: the delay of
-// [WithBackoff], which is one minute by default; for OnReconcile handlers, the rate limiter of [WithControllerOptions], or the default of
+// immediately. A longer delay that the API server has requested with Retry-After takes precedence. For daemons, the backoff is also the
+// maximum delay of a Restart. OnReconcile handlers don't wait for the backoff if something changes. Default: the delay of [WithBackoff],
+// which is one minute by default; for OnReconcile handlers, the rate limiter of [WithControllerOptions], or the default of
 // controller-runtime: 5 milliseconds, doubled with each failure since the last success up to 1000 seconds.
 //
 // Equivalent in kopf: backoff=.
@@ -72,8 +72,8 @@ func Backoff(delay time.Duration) HandlerOption {
 	}
 }
 
-// BackoffFunc computes the [Backoff] from the failed attempt and its error. See [progress.Exponential]. A negative result counts as zero.
-// For OnReconcile handlers, the number of the attempt counts all failures since the last success. BackoffFunc can't be combined with
+// BackoffFunc computes the [Backoff] from the failed attempt and its error, as [progress.Exponential] does. A negative result counts as
+// zero. For OnReconcile handlers, the attempt's number counts all failures since the last success. BackoffFunc can't be combined with
 // Backoff.
 func BackoffFunc(fn func(a progress.Attempt, err error) time.Duration) HandlerOption {
 	return func(d *declaration) {
@@ -103,9 +103,9 @@ func ErrorMode(mode progress.ErrorMode) HandlerOption {
 }
 
 // WriteChanges makes the operator write the changes that an OnEvent handler makes to Request.Object, and the handler's result. Without it,
-// both are dropped. They are written in the next reconcile of the object, together with the changes of the other handlers. The operator
-// writes only the fields that the handler has changed, even if the object has changed since the event. For a deleted object, it drops the
-// changes. A handler that changes something for each event causes an endless loop, because each write causes an event.
+// both are dropped. They are written in the object's next reconcile, together with the changes of the other handlers. The operator only
+// writes fields that the handler has changed, even if the object has changed since the event. For a deleted object, it drops the changes.
+// Don't change something for each event, because each write causes an event, and the loop never stops.
 //
 // Equivalent in kopf: every @kopf.on.event handler writes.
 func WriteChanges() HandlerOption {
@@ -118,9 +118,9 @@ func WriteChanges() HandlerOption {
 	}
 }
 
-// Optional makes a delete handler best-effort: the handler needs no finalizer and doesn't block the deletion of the object. The operator
-// calls it once, when it sees the deletion. If the operator isn't running at that time, the handler isn't called. If the object has the
-// finalizer for another reason, the handler is called like other delete handlers. The option is only for delete handlers.
+// Optional makes a delete handler best-effort: it needs no finalizer and doesn't block the object's deletion. The operator calls it once,
+// when it sees the deletion, so the handler isn't called if the operator isn't running at that time. If the object has the finalizer for a
+// different reason, the handler is called like other delete handlers. The option is only for delete handlers.
 //
 // Equivalent in kopf: optional=True.
 func Optional() HandlerOption {
@@ -132,9 +132,9 @@ func Optional() HandlerOption {
 	}
 }
 
-// EvenIfDeleted makes the operator call an OnReconcile handler or a resume handler even for objects that are being deleted. A resume
-// handler is called for them only if their deletion was requested before the operator started. By default, only OnReconcile handlers of
-// [FromReconciler] are called for objects that are being deleted. The option is only for OnReconcile handlers and resume handlers.
+// EvenIfDeleted makes the operator call an OnReconcile handler or a resume handler even for objects that are being deleted. By default,
+// only OnReconcile handlers of [FromReconciler] are. A resume handler is only called for objects whose deletion was requested before the
+// operator started. The option is only for OnReconcile handlers and resume handlers.
 //
 // Equivalent in kopf: deleted=True.
 func EvenIfDeleted() HandlerOption {
@@ -146,16 +146,16 @@ func EvenIfDeleted() HandlerOption {
 	}
 }
 
-// After makes a handler wait for other handlers of the resource, which are given by their ids. A cause handler can wait for cause handlers,
-// and an OnReconcile handler for OnReconcile handlers.
+// After makes a handler wait for the resource's handlers with these ids. A cause handler can wait for cause handlers, and an OnReconcile
+// handler for OnReconcile handlers.
 //
 // A cause handler waits until the others have succeeded for the current cause. If one of them fails permanently, this handler fails without
 // being called, and the operator logs the failure. It doesn't wait for handlers that don't match the cause.
 //
-// An OnReconcile handler is called only while the last call of each other handler has succeeded, and while they have handled all changes.
-// So the handlers are ordered steps: a change calls all of them in their order, up to the first one that fails. The handlers after it wait,
-// even if their own time has come, and are called as soon as it has succeeded. If it fails permanently, they wait for a change. A handler
-// doesn't wait for handlers whose filters don't match the object.
+// An OnReconcile handler is only called while the others have handled all changes and succeeded in their last call. So the handlers become
+// ordered steps: a change triggers all of them in their order, up to the first one that fails. The handlers after it wait, even if they are
+// due, and are called as soon as it has succeeded. If it fails permanently, they wait for a change. A handler doesn't wait for handlers
+// whose filters don't match the object.
 func After(ids ...string) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("After", causeHandler, reconcileHandler)
@@ -169,12 +169,11 @@ func After(ids ...string) HandlerOption {
 
 // RetryOnRelatedChange retries a cause handler when a related object changes, without waiting for the delay. Related objects are those of
 // [Resource.Owns], [Resource.Watches], [Resource.WatchesMetadata], [Resource.TriggerFrom] and [Operator.Enqueue], and those that the
-// handler has passed to [Request.Track]. Use it for work that is done once, when something is ready: the handler returns a [Temporary]
-// error until its children are ready.
+// handler has passed to [Request.Track]. Use it for work that is done once, when something is ready, with a handler that returns a
+// [Temporary] error until then.
 //
-// An attempt that a change triggers doesn't count for [Retries], because it takes the place of the attempt before it. The option also
-// applies to the handler's sub-handlers. Without the option, the delay of a cause handler is a minimum, which related objects don't
-// shorten.
+// An attempt that a change triggers doesn't count for [Retries], because it takes the place of the one before it. The option also applies
+// to the handler's sub-handlers. Without it, a cause handler always waits for its full delay.
 func RetryOnRelatedChange() HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("RetryOnRelatedChange", causeHandler)
@@ -182,11 +181,11 @@ func RetryOnRelatedChange() HandlerOption {
 	}
 }
 
-// RenamedFrom makes a cause handler and its sub-handlers continue with the progress that is stored under earlier ids of the handler. Use it
-// when you change the id of a handler. Otherwise, the handler starts again for the objects of unfinished cycles. The earlier id of a
-// handler with a [Field] ends with the path of the field. Existing results in the status keep the earlier id.
+// RenamedFrom makes a cause handler and its sub-handlers continue with the progress that is stored under the handler's earlier ids. Use it
+// when you change a handler's id, because the handler would otherwise start again for objects with an unfinished cycle. If the handler has
+// a [Field], its earlier id ends with the field's path. Existing results in the status keep the earlier id.
 //
-// Remove the option when all cycles that began under the earlier id have finished.
+// Remove the option when all cycles that started under the earlier id have finished.
 func RenamedFrom(ids ...string) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("RenamedFrom", causeHandler)
@@ -198,9 +197,9 @@ func RenamedFrom(ids ...string) HandlerOption {
 	}
 }
 
-// StoreIn sets the store for the progress of a cause handler and its sub-handlers. For example, use [progress.InMemory] if it is fine to
-// repeat the handler after a restart. To move a handler to a different store, pass [progress.Multi] with the new store and the earlier
-// store until all unfinished cycles have ended. Otherwise, the handler starts again for the objects of these cycles. Default: the store of
+// StoreIn sets the store for the progress of a cause handler and its sub-handlers. For example, use [progress.InMemory] if it doesn't
+// matter that a restart repeats the handler. To move a handler to a different store, pass [progress.Multi] with the new and the earlier
+// store until all unfinished cycles have ended, so that the handler doesn't start again for their objects. Default: the store of
 // [WithProgress].
 func StoreIn(store progress.Store) HandlerOption {
 	return func(d *declaration) {
@@ -219,8 +218,8 @@ func StoreIn(store progress.Store) HandlerOption {
 }
 
 // Interval sets how long after a success or a permanent failure the operator calls an OnReconcile handler again. A change can trigger the
-// handler earlier, and [Request.RequeueAfter] replaces the interval once. Default: only changes trigger the handler. The interval of a timer
-// is a field of [daemons.Timer].
+// handler earlier, and [Request.RequeueAfter] replaces the interval once. Default: only changes trigger the handler. For timers, set the
+// interval in [daemons.Timer] instead.
 //
 // Equivalent in kopf: interval=.
 func Interval(interval time.Duration) HandlerOption {
@@ -234,11 +233,11 @@ func Interval(interval time.Duration) HandlerOption {
 	}
 }
 
-// CancelOnDelete cancels the context of a running cause handler or OnReconcile handler when the deletion of its object is requested. The
-// handler should then return, so that the deletion doesn't have to wait for it. context.Cause returns [daemons.ErrDeleted]. If the
-// cancelled attempt ends with an error that is neither temporary nor permanent, it doesn't count for [Retries]. If the object leaves the
-// cache although it still exists, for example because it loses the labels of [WithWatchSelector], the handler continues. The option also
-// applies to the handler's sub-handlers. It is not for delete handlers.
+// CancelOnDelete cancels the context of a running cause handler or OnReconcile handler when its object is marked for deletion. The handler
+// should then return soon, because the deletion waits for it. context.Cause returns [daemons.ErrDeleted]. If the cancelled attempt returns
+// an error that is neither temporary nor permanent, it doesn't count for [Retries]. The handler keeps running if the object only leaves the
+// cache, for example because it loses the labels of [WithWatchSelector]. The option also applies to the handler's sub-handlers. It is not
+// for delete handlers.
 func CancelOnDelete() HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("CancelOnDelete", causeHandler, reconcileHandler)

@@ -23,10 +23,10 @@ type Index[K comparable, V any] struct {
 	synced atomic.Bool
 }
 
-// HasSynced reports whether the index contains all objects of the first list. Handlers of objects are only called after that. But an
-// admission handler can be called earlier: while the operator starts, or on a replica that is waiting to become the leader. On such a
-// replica, the index stays empty unless EnableWarmup is set in the manager's controller options (see [Operator.Warmup]). So an admission
-// handler that needs the whole index should reject requests while HasSynced returns false.
+// HasSynced reports whether the index contains all objects of the first list. Other handlers are only called after that, but an admission
+// handler can be called earlier: while the operator starts, or on a replica that is waiting to become the leader. On such a replica, the
+// index stays empty unless EnableWarmup is set in the manager's controller options (see [Operator.Warmup]). An admission handler that needs
+// the whole index should therefore reject requests while HasSynced returns false.
 //
 // HasSynced returns false again when the operator has stopped, or when the kind is no longer served (see [WhenServed]). With
 // [WithNamespaces], it doesn't wait for namespaces that come into scope later.
@@ -48,11 +48,11 @@ func (x *Index[K, V]) All() iter.Seq2[K, []V] { return x.values.All() }
 
 // IndexBy adds an index of the objects of a resource. The function returns the keys of an object, with a value for each key. It is called
 // for each observed state of each object, before any other handler. It must return quickly, because the kind's watch waits for it. An empty
-// map removes the object from the index, and a nil map leaves its entries unchanged. Objects that are deleted or no longer match the
-// filters are removed as well.
+// map removes the object from the index; a nil map leaves its entries unchanged. Objects that are deleted or no longer match the filters
+// are removed too.
 //
-// A temporary error removes the object from the index until it is observed again after the delay. A permanent error removes it until the
-// operator restarts. Other errors leave its entries unchanged, unless [ErrorMode] is set.
+// After a temporary error, the object is removed from the index until it is observed again after the delay, and after a permanent error
+// until the operator restarts. Other errors leave its entries unchanged, unless [ErrorMode] is set.
 func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 	fn func(ctx context.Context, req *Request[T]) (map[K]V, error), opts ...HandlerOption,
 ) *Index[K, V] {

@@ -11,22 +11,22 @@ import (
 )
 
 // WithNamespaces restricts the operator to namespaces that match one of the patterns. A pattern is a list of globs (*, ?, [..]), separated
-// by commas. The first glob must match. After it, a glob with an exclamation mark excludes names, and one without it includes names again.
-// If the first glob has an exclamation mark, "*" is put before it.
+// by commas. The first glob must match. After that, globs with an exclamation mark exclude names, and globs without one include names
+// again. If the first glob has an exclamation mark, the pattern starts with an implicit "*".
 //
 //	kopf.WithNamespaces("team-a", "team-b")
 //	kopf.WithNamespaces("team-*, !team-legacy")
 //
-// The operator has a watch for each kind and namespace, so it needs no permissions for the cluster if all patterns are plain names. With
+// The operator opens a watch for each kind and namespace, so it needs no cluster-wide permissions if all patterns are plain names. With
 // wildcards, it watches the Namespaces, starts to handle a matching one when it is created, and stops when it is deleted. If the operator
-// may not list Namespaces, it handles only those that are named without wildcards. The option doesn't affect cluster-scoped kinds.
+// isn't allowed to list Namespaces, it only handles those that are named without wildcards. The option doesn't affect cluster-scoped kinds.
 //
-// When the operator starts to handle a namespace, it resumes the objects in it, as after a restart. When it stops handling one, it lets
-// running handlers finish, stops daemons and timers with [daemons.ErrOutOfScope], and writes the outcomes. The objects keep their
-// finalizers and their progress, so that another operator can continue.
+// When the operator starts to handle a namespace, it resumes the objects in it, as after a restart. When it stops handling one, it waits
+// for running handlers, stops daemons and timers with [daemons.ErrOutOfScope], and writes the outcomes. The objects keep their finalizers
+// and their progress, so that a different operator can continue.
 //
-// The cache of the request's client contains only these namespaces. Instead of the manager's cache, the operator uses its own caches, which
-// [WithKindCaches] configures. [Operator.SetNamespaces] replaces the patterns. Default: the namespaces of the manager's cache, which are
+// The request's client only reads from these namespaces, because the operator then uses its own caches instead of the manager's (see
+// [WithKindCaches]). [Operator.SetNamespaces] replaces the patterns at runtime. Default: the namespaces of the manager's cache, which are
 // all namespaces by default.
 //
 // Equivalent in kopf: --namespace.
@@ -41,13 +41,13 @@ func WithNamespaces(patterns ...string) Option {
 }
 
 // WithNamespaceFunc restricts the operator to namespaces for which a function returns true, for example because of their labels. Whenever a
-// Namespace changes, the operator calls the function for all Namespaces, with copies. With [WithNamespaces], a pattern must match too. If
-// the function panics, the operator logs the panic and doesn't handle the namespace.
+// Namespace changes, the operator calls the function for all Namespaces, with copies. If there are patterns from [WithNamespaces], one of
+// them must match as well. If the function panics, the operator logs the panic and doesn't handle the namespace.
 //
 //	selector := labels.SelectorFromSet(labels.Set{"team": "a"})
 //	kopf.WithNamespaceFunc(func(ns *corev1.Namespace) bool { return selector.Matches(labels.Set(ns.Labels)) })
 //
-// The operator needs permission to list and watch Namespaces. Otherwise it handles no namespace and is not ready.
+// The operator needs permission to list and watch Namespaces. Without it, the operator handles no namespace and isn't ready.
 //
 // Equivalent in kopf: regular expressions for namespaces.
 func WithNamespaceFunc(match func(namespace *corev1.Namespace) bool) Option {
@@ -59,8 +59,8 @@ func WithNamespaceFunc(match func(namespace *corev1.Namespace) bool) Option {
 	})
 }
 
-// SetNamespaces replaces the patterns of [WithNamespaces]. It returns before the change is complete, because in namespaces that no longer
-// match, the operator first waits for running handlers. It returns an error and changes nothing if a pattern is invalid, or if the operator
+// SetNamespaces replaces the patterns of [WithNamespaces]. It doesn't wait until the change is complete, which can take a while because of
+// running handlers in namespaces that no longer match. It returns an error and changes nothing if a pattern is invalid, or if the operator
 // has neither WithNamespaces nor [WithNamespaceFunc]. It is safe for concurrent use.
 func (o *Operator) SetNamespaces(patterns ...string) error {
 	if o.kinds.Namespaces == nil {
@@ -74,7 +74,7 @@ func (o *Operator) SetNamespaces(patterns ...string) error {
 	return nil
 }
 
-// scoped returns the namespaces of the operator. The first call adds an empty set.
+// scoped returns the operator's namespaces. The first call adds an empty set.
 func (o *Operator) scoped() *namespaces.Part {
 	if o.kinds.Namespaces == nil {
 		o.kinds.Namespaces = namespaces.New(o.mgr, &o.kinds.Engines)

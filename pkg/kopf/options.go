@@ -21,11 +21,11 @@ import (
 // DefaultFinalizer is the finalizer of kopf.
 const DefaultFinalizer = "kopf.zalando.org/KopfFinalizerMarker"
 
-// PausedAnnotation is the annotation that pauses one object while its value is "true". The operator then calls no cause handlers, reconcile
-// handlers or OnEventAbout handlers for the object, and stops its daemons and timers. It still calls event handlers, index functions and
-// admission handlers.
+// PausedAnnotation is the annotation that pauses one object while its value is "true". The operator then stops the object's daemons and
+// timers, and no longer calls its cause handlers, reconcile handlers and OnEventAbout handlers. Event handlers, index functions and
+// admission handlers are still called.
 //
-// The pause lasts until the annotation is removed or set to "false". The stored progress doesn't change in the meantime, and afterwards the
+// The pause lasts until the annotation is removed or set to "false". The stored progress doesn't change in the meantime. Afterwards, the
 // operator handles everything that has changed as one update. A paused object that is being deleted keeps its finalizer. For kinds with
 // [WithConditions], the operator reports the pause as the condition Paused. If the value is neither true nor false, the operator logs a
 // message and ignores the annotation.
@@ -69,12 +69,12 @@ func WithBaseline(baseline progress.Baseline) Option {
 
 // WithRemote stores the progress and the last-handled configuration outside of the objects, for example in Secrets
 // ([progress.SideObjects]). The operator then adds only the finalizer to the objects, and no annotations. The formats and limits of
-// [WithProgress] and [WithBaseline] still apply. You can switch an existing operator to a remote, because the operator reads an object's
-// annotations if the remote has no data for it. Users who can change the stored progress can cause or prevent calls of handlers.
+// [WithProgress] and [WithBaseline] still apply. You can switch an existing operator to a remote, because it reads an object's annotations
+// if the remote has no data for it. Note that users who can change the stored progress can trigger or prevent handler calls.
 //
-// Each write of progress needs one more request, and after a start, loading the progress takes one request per object. The operator writes
-// the handlers' changes first and saves their progress afterwards, so if the process dies in between, the next one calls the handlers
-// again. Default: the data is stored on the objects.
+// Writing progress takes an additional request, and so does loading each object's progress after a start. The operator writes the handlers'
+// changes first and saves their progress afterwards, so if the process dies in between, the next one calls the handlers again. Default: the
+// data is stored on the objects.
 func WithRemote(remote progress.Remote) Option {
 	return optionFunc(func(o *Operator) {
 		if remote == nil {
@@ -89,11 +89,11 @@ func WithRemote(remote progress.Remote) Option {
 	})
 }
 
-// WithFinalizer sets the finalizer that blocks the deletion of objects until their delete handlers, daemons and timers have finished. Two
-// operators for one kind need different finalizers. Default: [DefaultFinalizer].
+// WithFinalizer sets the finalizer that blocks the deletion of objects until their delete handlers, daemons and timers have finished. If
+// two operators handle the same kind, they need different finalizers. Default: [DefaultFinalizer].
 //
-// A new finalizer should have the form "domain/name". Names without a slash are only for operators whose objects already have such a
-// finalizer: the API server accepts them for custom resources, with a warning, and rejects them for most built-in kinds.
+// A new finalizer should have the form "domain/name". Use a name without a slash only if the objects already have such a finalizer, because
+// the API server accepts these with a warning for custom resources, and rejects them for most built-in kinds.
 //
 // Equivalent in kopf: settings.persistence.finalizer.
 func WithFinalizer(name string) Option {
@@ -124,9 +124,9 @@ func WithLifecycle(lifecycle progress.Lifecycle) Option {
 	})
 }
 
-// WithCheckpoint sets how long handlers may work before the operator writes their outcomes. It then writes them before it calls the next
-// handler of the object. Outcomes are also written at the end of each reconcile. If the process is killed, the next one repeats the calls
-// whose outcomes were not written. With 0, the operator writes after each handler. Default: 100 milliseconds.
+// WithCheckpoint sets how long an object's handlers may work in a reconcile before the operator writes their outcomes. It does so before it
+// calls the next handler, and always at the end of the reconcile. If the process is killed, the next one repeats the calls whose outcomes
+// weren't written. With 0, the operator writes after each handler. Default: 100 milliseconds.
 func WithCheckpoint(work time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if work < 0 {
@@ -139,7 +139,7 @@ func WithCheckpoint(work time.Duration) Option {
 	})
 }
 
-// WithBackoff sets the [Backoff] of handlers that have neither Backoff nor [BackoffFunc]. It doesn't apply to OnReconcile handlers. With 0,
+// WithBackoff sets the backoff of handlers that have neither [Backoff] nor [BackoffFunc]. It doesn't apply to OnReconcile handlers. With 0,
 // handlers are retried immediately. Default: one minute.
 //
 // Equivalent in kopf: settings.execution.default_backoff.
@@ -155,9 +155,9 @@ func WithBackoff(delay time.Duration) Option {
 	})
 }
 
-// WithConsistencyTimeout sets how long the operator waits for its last write to an object to show up in the cache before it calls handlers
-// for the object again. After the timeout, it reads the object from the API server instead. Other objects don't wait. The timeout must be
-// positive. Default: 5 seconds.
+// WithConsistencyTimeout limits how long the operator waits for its last write to an object to show up in the cache before it calls the
+// object's handlers again. After the timeout, it reads the object from the API server instead. Other objects aren't delayed. The timeout
+// must be positive. Default: 5 seconds.
 //
 // Equivalent in kopf: settings.persistence.consistency_timeout.
 func WithConsistencyTimeout(timeout time.Duration) Option {
@@ -172,8 +172,9 @@ func WithConsistencyTimeout(timeout time.Duration) Option {
 	})
 }
 
-// WithReconcilerWrapper wraps the reconciler of each kind, for example to add tracing or a limit. The wrapper must return the results and errors
-// of the wrapped reconciler unchanged, because they schedule the next reconcile. With several wrappers, the last one is the outermost.
+// WithReconcilerWrapper wraps the reconciler of each kind, for example to add tracing or a limit. The wrapper must return the wrapped
+// reconciler's results and errors unchanged, because they schedule the next reconcile. With several wrappers, the last one is the
+// outermost.
 func WithReconcilerWrapper(wrap func(reconcile.Reconciler) reconcile.Reconciler) Option {
 	return optionFunc(func(o *Operator) {
 		if wrap == nil {
@@ -189,13 +190,13 @@ func WithReconcilerWrapper(wrap func(reconcile.Reconciler) reconcile.Reconciler)
 // [rights.RequireWatch].
 //
 // For kinds of [WhenServed] and [ForKinds], and for namespaces that patterns or a function select, missing permissions are only logged, and
-// the operator handles the other kinds and namespaces. If all patterns of [WithNamespaces] are plain names, missing permissions make the
-// start fail with [rights.RequireAll], but not with [rights.RequireWatch].
+// the operator handles the other kinds and namespaces. If all patterns of [WithNamespaces] are plain names, missing permissions prevent the
+// start with [rights.RequireAll], but not with [rights.RequireWatch].
 //
-// The operator repeats the check at the interval of [WithWatchCheck], and logs permissions that are lost or granted later. Each check sends
-// one small request for the cluster, one for each namespace for which that request is not sufficient, and one for each missing permission.
-// The metric kopf_missing_permissions shows what is missing. [Operator.Readyz] fails while the operator lacks a permission that it had in
-// an earlier check. If the check itself fails, the operator starts without it.
+// The operator repeats the check at the interval of [WithWatchCheck], and logs permissions that were lost or granted in the meantime. Each
+// check sends one small request for the cluster, one for each namespace where that isn't enough, and one for each missing permission. The
+// metric kopf_missing_permissions shows what is missing. [Operator.Readyz] fails while the operator lacks a permission that it had in an
+// earlier check. If the check itself fails, the operator starts without it.
 func WithRightsCheck(mode rights.Check) Option {
 	return optionFunc(func(o *Operator) {
 		if mode < rights.RequireWatch || mode > rights.Skip {

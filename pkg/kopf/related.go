@@ -27,9 +27,9 @@ func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate)
 // Watches calls mapFunc when an object of obj's kind is created, changed or deleted, and triggers the [Resource.OnReconcile] handlers of
 // the objects that it returns. With predicates, an event must pass all of them. If a predicate panics, the event is rejected.
 //
-// For an update, mapFunc is called for the old and for the new object. It must return quickly and must not change the object, because the
-// object is shared with the cache. If mapFunc panics, the operator logs the panic and triggers no handlers. Requests for objects that don't
-// exist are ignored.
+// For an update, mapFunc is called for both the old and the new object. It must return quickly, and must not change the object, which is
+// shared with the cache. If mapFunc panics, the operator logs the panic and triggers no handlers. Requests for objects that don't exist are
+// ignored.
 //
 // mapFunc is not called for objects that exist when the operator starts, because all OnReconcile handlers are called at the start anyway.
 // To react to objects that a handler reads by name, [Request.Track] is simpler.
@@ -65,9 +65,10 @@ func (r *Resource[T]) TriggerFrom(src source.Source) *Resource[T] {
 	return r
 }
 
-// Enqueue triggers the [Resource.OnReconcile] handlers of an object, as a change to it would. Only the kind, the namespace and the name of
-// obj count. It returns an error if the operator is not running, for example because another replica is the leader. It also fails if the
-// kind has no handler that changes trigger, or if the operator has not observed the object. Enqueue is safe for concurrent use.
+// Enqueue triggers an object's [Resource.OnReconcile] handlers, as a change to a related object would. Only the kind, the namespace and the
+// name of obj count. Enqueue returns an error if the operator isn't running, for example because a different replica is the leader. It also
+// fails if the kind has no handler that can be triggered like this, or if the operator hasn't observed the object. Enqueue is safe for
+// concurrent use.
 func (o *Operator) Enqueue(obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, o.mgr.GetScheme())
 	if err != nil {
@@ -93,17 +94,16 @@ func (o *Operator) Enqueue(obj client.Object) error {
 	return nil
 }
 
-// Track reads an object into obj, which must have a name, and a namespace if its kind is namespaced. When this object changes later, or is
-// deleted, the [Resource.OnReconcile] handlers of Object are triggered. If Track returns a NotFound error, they are triggered when the
-// object is created.
+// Track reads an object into obj, which must have a name, and a namespace if its kind is namespaced. When obj changes later, or is deleted,
+// the [Resource.OnReconcile] handlers of Object are triggered. If Track returns a NotFound error, they are triggered when obj is created.
 //
 // Track reads from the manager's cache, or from the operator's own cache with [WithNamespaces], [WithNamespaceFunc], [WithWatchSelector] or
 // [WithSharding]. The first call for a kind starts a watch, so the operator needs permission to list and watch the kind. Track returns an
-// error if the cache has not listed the kind after 10 seconds.
+// error if the cache hasn't synced after 10 seconds.
 //
-// The handler tracks the objects that it has passed to Track in its last successful attempt and in all later ones. Besides OnReconcile
-// handlers, only cause handlers with [RetryOnRelatedChange] can track objects, until they have finished. In a test without an operator,
-// Track just reads the object with Client. Track is safe for concurrent use.
+// A handler tracks the objects that it has passed to Track since the start of its last successful attempt. Besides OnReconcile handlers,
+// only cause handlers with [RetryOnRelatedChange] can track objects, until they have finished. In a test without an operator, Track just
+// reads the object with Client. Track is safe for concurrent use.
 func (r *Request[T]) Track(ctx context.Context, obj client.Object) error {
 	switch {
 	case r.call != nil && r.call.Track != nil:
@@ -114,7 +114,7 @@ func (r *Request[T]) Track(ctx context.Context, obj client.Object) error {
 	return Permanent(fmt.Errorf("the handler %q cannot track objects: use an OnReconcile handler, which changes of other objects trigger, or add the option RetryOnRelatedChange", r.Handler))
 }
 
-// checkRelated returns the errors of the related kinds, and sets their gvk.
+// checkRelated sets the gvk of the related kinds and returns their errors.
 func (r *sharedResource[T]) checkRelated(scheme *runtime.Scheme) (errs []error) {
 	isTriggered := slices.ContainsFunc(r.handlers, func(h *typedHandler[T]) bool { return h.handlerKind == reconcileHandler || h.RetriesOnRelatedChange })
 	for i, c := range r.related {

@@ -21,7 +21,7 @@ func For[T client.Object](obj T, opts ...ResourceOption) *Resource[T] {
 	return r
 }
 
-// OnCreate adds a cause handler for objects without a last-handled configuration, which are those that the operator has not handled before.
+// OnCreate adds a cause handler for objects that the operator hasn't handled before, so they have no last-handled configuration.
 //
 // The id must be unique in the kind, because the progress on each object is stored under it. If you change the id, the operator treats the
 // handler as a new one, unless it has [RenamedFrom].
@@ -46,7 +46,7 @@ func (r *Resource[T]) OnCreateOrUpdate(id string, fn Handler[T], opts ...Handler
 	return r.on("OnCreateOrUpdate", id, []Reason{ReasonCreate, ReasonUpdate}, fn, opts)
 }
 
-// OnDelete adds a cause handler for objects that are being deleted. The finalizer of the operator blocks the deletion until the handler has
+// OnDelete adds a cause handler for objects that are being deleted. The operator's finalizer blocks the deletion until the handler has
 // finished, unless the handler is [Optional].
 //
 // Equivalent in kopf: @kopf.on.delete.
@@ -75,7 +75,7 @@ func (r *Resource[T]) On(id string, reasons []Reason, fn Handler[T], opts ...Han
 // syntax of [Field] and can point anywhere in the object. Request.Diff and [Request.Field] are relative to the field. If the field is in
 // the status, the handler is called even after it has changed the field itself.
 //
-// The progress and the result of the handler are stored under "<id>/<path>", as in kopf.
+// The handler's progress and result are stored under "<id>/<path>", as in kopf.
 //
 // Equivalent in kopf: @kopf.on.field.
 func (r *Resource[T]) OnField(id, path string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
@@ -85,9 +85,9 @@ func (r *Resource[T]) OnField(id, path string, fn Handler[T], opts ...HandlerOpt
 }
 
 // OnEvent adds an event handler. It is called for each observed state of each object, in order, before all other handlers except index
-// functions (see [IndexBy]). Request.Event is the type of the event. For a deleted object, Request.Object is the last known state. Event
-// handlers have no progress and need no finalizer. By default, the operator drops their results and their changes to Request.Object (see
-// [WriteChanges]), and logs their errors without a retry (see [Retries]).
+// functions (see [IndexBy]). Request.Event is the event's type. For a deleted object, Request.Object is the last known state. Event
+// handlers keep no progress and need no finalizer. By default, the operator drops their results and their changes to Request.Object (see
+// [WriteChanges]), and logs their errors without retrying them (see [Retries]).
 //
 // Equivalent in kopf: @kopf.on.event.
 func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
@@ -96,15 +96,15 @@ func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *
 	return r.addHandler(h, opts)
 }
 
-// OnReconcile adds a reconcile handler, which makes the actual state match the desired state, like a reconciler of controller-runtime. It
-// is called for each object after the operator has started, after the object has changed, and after the [Interval] and
-// [Request.RequeueAfter]. It is also called after changes to related objects (see [Resource.Owns], [Resource.Watches] and [Request.Track]),
-// and after a resync of the cache. Changes that handlers make to Request.Object don't trigger it.
+// OnReconcile adds a reconcile handler, which makes the actual state match the desired state, like a controller-runtime reconciler. It is
+// called for each object when the operator starts and when the object changes, and again after the [Interval] or [Request.RequeueAfter].
+// Changes to related objects (see [Resource.Owns], [Resource.Watches] and [Request.Track]) and resyncs of the cache trigger it too. Changes
+// that handlers make to Request.Object don't.
 //
-// A change triggers the handler at once, even while it waits after an error, because the delays of [Temporary] and [Backoff] are only for
-// calls without a change. By default, the handler is not called for objects that are being deleted: see [EvenIfDeleted].
+// A change triggers the handler at once, even while it waits after an error, because [Temporary] and [Backoff] only delay calls without a
+// change. By default, the handler isn't called for objects that are being deleted: see [EvenIfDeleted].
 //
-// Reconcile handlers have no progress on the object. After an error, the operator retries them with a backoff, by default from 5
+// Reconcile handlers keep no progress on the object. After an error, the operator retries them with a backoff, by default from 5
 // milliseconds to 1000 seconds, as controller-runtime does. For several steps, see [After].
 func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("OnReconcile", id, fn)
@@ -117,8 +117,8 @@ func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOptio
 // When returns a view of the resource with a filter. Handlers added to the view belong to the resource, but match only if the function
 // returns true. You can pass the resource or any of its views to [New].
 //
-// The function is called in each reconcile, so it must return quickly and have no side effects. It should depend on the object, not on the
-// cause. If it panics, the handler doesn't match.
+// The function is called in each reconcile, so it must be fast and free of side effects. It should depend on the object, not on the cause.
+// If it panics, the handler doesn't match.
 //
 // Equivalent in kopf: when=.
 func (r *Resource[T]) When(match func(*Request[T]) bool) *Resource[T] {

@@ -19,8 +19,8 @@ func WithName(name string) ResourceOption {
 	}
 }
 
-// WithControllerOptions sets options of the kind's controller. Options that you don't set are taken from the manager's controller options.
-// If they are unset there too, these defaults apply:
+// WithControllerOptions sets options of the kind's controller. Options that you leave unset come from the manager's controller options or,
+// if they are unset there too, from these defaults:
 //
 //   - RateLimiter: a backoff for each object, from 10 milliseconds, doubled up to two minutes
 //   - MaxConcurrentReconciles: 16. An object is never reconciled twice at the same time.
@@ -45,9 +45,9 @@ func WithControllerOptions(opts controller.Options) ResourceOption {
 	}
 }
 
-// WithPredicates adds predicates that an event must pass to trigger a reconcile. Deletions, and updates that start a deletion, trigger a
-// reconcile regardless of the predicates, and so do all events of a kind with OnEvent handlers. If a predicate panics, the operator logs
-// the panic and the event is rejected. Default: no predicates.
+// WithPredicates adds predicates that a watch event must pass to trigger a reconcile. Deletions and updates that start one always trigger a
+// reconcile, and so do all events of a kind with OnEvent handlers. If a predicate panics, the operator logs the panic and ignores the
+// event. Default: no predicates.
 func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 	return func(o *resourceOptions) {
 		if slices.Contains(predicates, nil) {
@@ -57,29 +57,29 @@ func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 	}
 }
 
-// WithOwnChangesAsUpdates makes the operator call update handlers even for changes that its own handlers, daemons and timers make to the
-// essence in Request.Object. An update handler that makes a different change in each call will then trigger itself endlessly: see
-// [WithLoopGuard].
+// WithOwnChangesAsUpdates makes the operator call update handlers even when its own handlers, daemons and timers have changed the essence
+// in Request.Object. An update handler that changes something each time will then trigger itself forever: see [WithLoopGuard].
 //
-// By default, own changes are not updates, with two exceptions: status fields that have a handler ([Resource.OnField], or [Field] of an
-// update handler), and conditions that have one ([Resource.OnCondition]).
+// By default, own changes don't count as updates, except in status fields with a handler ([Resource.OnField], or an update handler with
+// [Field]) and in conditions with an [Resource.OnCondition] handler.
 //
-// Equivalent in kopf: the only behaviour.
+// Equivalent in kopf: its only behaviour.
 func WithOwnChangesAsUpdates() ResourceOption {
 	return func(o *resourceOptions) { o.ownChanges = true }
 }
 
-// WithLoopGuard sets how many calls per minute the handlers of an object may cause themselves after each change by another client. Further
-// calls are delayed: the first by a second, and each later one by twice the last delay, up to a minute. The delays stop when the handlers
-// have caused no call for a minute. Changes by other clients are handled without delay. Set a larger limit for handlers that take many
-// short steps, each of which triggers the next one. With 0, calls are neither delayed nor reported. Default: 10.
+// WithLoopGuard limits how often per minute an object's handlers may trigger themselves after each change by a different client. Further
+// calls are delayed, first by a second and then by twice as long each time, up to a minute. The delays stop once the handlers haven't
+// triggered themselves for a minute. Changes by other clients are handled without delay. Set a larger limit if your handlers take many
+// short steps, each of which triggers the next one. 0 disables the guard. Default: 10.
 //
-// Handlers cause their own calls if they change fields with Request.Client, or fields of Request.Object whose changes are updates: see
-// [WithOwnChangesAsUpdates]. If a handler writes a different value in each call, this never ends. The operator reports such a loop with a
-// log message, an Event with the reason HandlerLoop, the metric kopf_held_objects and, for kinds with [WithConditions], the condition
+// Handlers trigger themselves when they change fields with Request.Client, or fields of Request.Object whose changes count as updates (see
+// [WithOwnChangesAsUpdates]). A handler that writes a different value in each call never stops. The operator reports such a loop in the
+// log, in an Event with the reason HandlerLoop, in the metric kopf_held_objects and, for kinds with [WithConditions], in the condition
 // HandlerLoop. The log, the Event and the condition name the handlers and the fields.
 //
-// Changes by daemons and timers, and changes that handlers make with other clients or to other objects, count as changes by another client.
+// Changes that daemons or timers make, and changes that handlers make with other clients or to other objects, count as changes by a
+// different client.
 func WithLoopGuard(limit int) ResourceOption {
 	return func(o *resourceOptions) {
 		if limit < 0 {
@@ -89,24 +89,22 @@ func WithLoopGuard(limit int) ResourceOption {
 	}
 }
 
-// WithDigestOnly sets whether the operator stores only a digest of the last-handled configuration instead of its text, which has all fields
-// of the essence. With a digest, the operator still sees that an object has changed, but not how: [Request.OldKnown] returns false for
-// updates, and Old and Diff are empty. So handlers for a field or a computed value ([Resource.OnField], [OnChange]) are called for each
-// update, and handlers with [From] are not called. Default: true for Secrets, because "kubectl describe" would show their text in an
-// annotation; false for other kinds and for [Metadata].
+// WithDigestOnly sets whether the operator stores a digest instead of the full last-handled configuration. It can then still see that an
+// object has changed, but not how: for updates, [Request.OldKnown] returns false, and Old and Diff are empty. So handlers for a field or a
+// computed value ([Resource.OnField], [OnChange]) are called for each update, and handlers with [filter.From] aren't called. Default: true
+// for Secrets, because "kubectl describe" would show their data in an annotation; false for other kinds and for [Metadata].
 //
-// Use WithDigestOnly(true) for other kinds with confidential fields, and WithDigestOnly(false) for Secrets only if the handlers need the
-// old data. A digest doesn't hide short or guessable values from users who can read the annotations.
+// Pass true for other kinds with confidential fields. Pass false for Secrets only if your handlers need the old data. A digest doesn't hide
+// short or guessable values from users who can read the annotations.
 //
-// kopf has no equivalent. If an operator in Python takes over, it handles all objects with a digest as changed.
+// kopf has no equivalent. A Python operator that takes over handles all objects with a digest as changed.
 func WithDigestOnly(digestOnly bool) ResourceOption {
 	return func(o *resourceOptions) { o.digestOnly = &digestOnly }
 }
 
 const defaultResults = "status"
 
-// WithResults sets the field where the results of handlers are stored, as a dotted path. Default: "status", so results go to
-// status.<handler id>.
+// WithResults sets the field for the handlers' results, as a dotted path. Default: "status", so results go to status.<handler id>.
 func WithResults(path string) ResourceOption {
 	return func(o *resourceOptions) {
 		fields := strings.Split(path, ".")

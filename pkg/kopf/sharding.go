@@ -19,14 +19,14 @@ import (
 // [Request.Track]) and for kinds with only [IndexBy], it watches all objects.
 //
 // With [sharding.ControllerRing], the sharder of kubernetes-controller-sharding must run in the cluster, and a ControllerRing must list the
-// operator's kinds. When an object moves to another replica, its handlers finish, its daemons and timers are stopped with
-// [daemons.ErrOutOfScope], and their outcomes are written. Then the next replica resumes the object. The sharder's labels never count as
+// operator's kinds. When an object moves to a different replica, its handlers finish, its daemons and timers are stopped with
+// [daemons.ErrOutOfScope], and their outcomes are written. Then the new replica resumes the object. The sharder's labels never count as
 // changes. With [sharding.ServerSide], which is experimental, objects don't move.
 //
 // [WithLeaseDurations] sets the durations of the Lease. If a replica can't renew its Lease in time, it cancels the contexts of all
 // handlers, and [Operator.Start] returns an error before other replicas can handle its objects. The process must then exit. If a replica
-// crashes, the others take over its objects about one Lease duration after its last renewal if they can list Leases, and otherwise after
-// two durations. If a user removes the shard label of an object, progress that the operator has not written yet is lost.
+// crashes, the others take over its objects about one Lease duration after its last renewal if they may list Leases, and otherwise after
+// two. If a user removes an object's shard label, progress that isn't written yet is lost.
 //
 // The operator uses its own cache: see [WithKindCaches]. WithSharding cannot be combined with [WithPeering]. Default: no sharding.
 func WithSharding(of sharding.Ring) Option {
@@ -38,7 +38,7 @@ func WithSharding(of sharding.Ring) Option {
 	})
 }
 
-// shardingMistakes returns the mistakes in the options of the ring.
+// shardingMistakes returns the mistakes in the ring's options.
 func shardingMistakes(part *ring.Part, peering *peers.Part) (errs []error) {
 	if part != nil && peering.HasPeers() {
 		errs = append(errs, errors.New("WithSharding and WithPeering: the replicas would be peers of equal priority and pause each other: remove one of the options"))

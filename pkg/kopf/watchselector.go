@@ -13,10 +13,10 @@ import (
 //	kopf.New(mgr, databases, kopf.WithWatchSelector("developer=alice")) // handles only the objects of Alice
 //	kopf.New(mgr, databases, kopf.WithWatchSelector("!developer"))      // handles all objects without the label
 //
-// The selector has the syntax of kubectl --selector. It also restricts which objects of these kinds the request's client reads from the
-// cache, but not related kinds without handlers. An object that no longer matches keeps its finalizer and its progress, so an operator with
-// a matching selector can continue. If no operator selects the object, the finalizer will block its deletion. Use [Label] to restrict
-// single handlers.
+// The selector has the syntax of kubectl --selector. It also restricts which objects of these kinds the request's client finds in the
+// cache, but related kinds without handlers aren't restricted. An object that no longer matches keeps its finalizer and its progress, so
+// that an operator with a matching selector can continue. If there is no such operator, the finalizer will block the object's deletion. Use
+// [Label] to restrict single handlers.
 //
 // The operator uses its own cache: see [WithKindCaches]. Default: all objects.
 func WithWatchSelector(selector string) Option {

@@ -29,12 +29,12 @@ import (
 type Part struct {
 	manager manager.Manager
 	engines *operator.Set[*engine.Engine]
-	reader  func(context.Context) cache.Options // the options for the cache of the Namespaces
+	reader  func(context.Context) cache.Options // returns the options for the cache of Namespaces
 	isNew   func()                              // called when the operator enters namespaces
 	match   func(*corev1.Namespace) bool        // nil without WithNamespaceFunc
 	changed chan struct{}                       // patterns or Namespaces have changed
 	units   *operator.Units[string]             // namespaces being entered, handled or left
-	entered *operator.Gate                      // opens when the caches of the first namespaces have synced
+	entered *operator.Gate                      // opens once the caches of the first namespaces have synced
 	log     logr.Logger                         // set by Run
 
 	mu       sync.RWMutex

@@ -27,6 +27,7 @@ type Part struct {
 	running atomic.Pointer[peering.Peering] // nil before the start, and if the operator is standalone
 }
 
+// New returns the part for the peering options.
 func New(options peering.Options, mgr manager.Manager, engines *operator.Set[*engine.Engine]) *Part {
 	return &Part{options: options, manager: mgr, engines: engines}
 }

@@ -47,6 +47,7 @@ type Part struct {
 	unfinished []*engine.Engine // stopped engines with daemons or timers that have not returned
 }
 
+// New returns the part for a ring.
 func New(ring sharding.Ring, mgr manager.Manager, lease *operator.LeaseDurations, engines *operator.Set[*engine.Engine]) *Part {
 	return &Part{ring: ring, manager: mgr, lease: lease, engines: engines}
 }

@@ -5,6 +5,6 @@
 //		OnCreate("provision", provision, kopf.Label("tier", filter.Any(filter.Equal("gold"), filter.Equal("silver")))).
 //		OnUpdate("grow", grow, kopf.Field("spec.size", filter.From(filter.Present)))
 //
-// A matcher receives the value in its JSON form, or nil if the label, annotation or field is absent. If an option has several matchers,
-// all of them must pass. The check of the declaration reports matchers that are invalid or can never pass, so the operator does not start.
+// A matcher receives the value in its JSON form, or nil if the label, annotation or field is absent. If an option has several matchers, all
+// of them must pass. The operator refuses to start if a matcher is invalid or can never pass.
 package filter

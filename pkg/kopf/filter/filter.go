@@ -11,10 +11,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// A Matcher tests the value of a label, an annotation or a field. Only this package implements it. Use [Match] for a
-// custom test.
+// A Matcher tests the value of a label, an annotation or a field. Only this package can implement it; use [Match] for a custom test.
 type Matcher interface {
-	// Form returns the matcher in the form that package kopf evaluates. It is for this library only.
+	// Form is only for package kopf, which evaluates the matcher in this form.
 	Form() match.Matcher
 }
 
@@ -26,7 +25,7 @@ const (
 	Absent  presence = false
 )
 
-// Equal passes if the tested value and the parameter value have the same JSON form.
+// Equal passes if the tested value has the same JSON form as the parameter.
 //
 // Equivalent in kopf: a literal.
 func Equal(value any) Matcher {
@@ -50,8 +49,8 @@ func Equal(value any) Matcher {
 	return m
 }
 
-// Match passes if the function returns true. The function receives the value in its JSON form, or nil for an absent value. It must
-// return quickly, have no side effects, and be safe for concurrent use. If it panics, the operator logs the panic, and the handler does not match.
+// Match passes if the function returns true. The function receives the value in its JSON form, or nil for an absent value. It must be fast,
+// free of side effects and safe for concurrent use. If it panics, the operator logs the panic and the handler doesn't match.
 //
 // Equivalent in kopf: a callback.
 func Match(fn func(value any) bool) Matcher {
@@ -62,19 +61,19 @@ func Match(fn func(value any) bool) Matcher {
 	return m
 }
 
-// From passes if the value before a change equals want. If want is a [Matcher], the value must pass it. Use From in kopf.Field, for
-// handlers that are called for changes.
+// From passes if the value before a change equals want or, if want is a [Matcher], passes it. Use From in kopf.Field, for handlers that are
+// called for changes.
 //
 // Equivalent in kopf: old=.
 func From(want any) Matcher { return sided("From", want, match.Before) }
 
-// To passes if the value after a change equals want. If want is a [Matcher], the value must pass it. Use To in kopf.Field, for handlers
-// that are called for changes.
+// To passes if the value after a change equals want or, if want is a [Matcher], passes it. Use To in kopf.Field, for handlers that are
+// called for changes.
 //
 // Equivalent in kopf: new=.
 func To(want any) Matcher { return sided("To", want, match.After) }
 
-// Not passes if the matcher does not pass.
+// Not passes if the matcher doesn't pass.
 //
 // Equivalent in kopf: not_.
 func Not(m Matcher) Matcher {
@@ -94,7 +93,7 @@ func All(m ...Matcher) Matcher {
 	return all
 }
 
-// Any passes if at least one matcher passes. Without matchers, it does not pass.
+// Any passes if at least one matcher passes. Without matchers, it doesn't pass.
 //
 // Equivalent in kopf: any_.
 func Any(m ...Matcher) Matcher {
