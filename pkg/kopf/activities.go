@@ -16,10 +16,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// OnStartup adds a function that the operator calls when it starts. The functions are called one after the other, in the order of their
-// registration. Failed functions are retried like handlers, but the others don't wait for a retry. The operator discovers its kinds and
-// handles objects only after all functions have finished. If one of them has failed permanently, [Operator.Start] returns an error. The
-// supported options are [Retries], [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and [ErrorMode].
+// OnStartup adds a function that the operator calls when it starts. The functions are called one after the other, in the order in which you
+// added them. Failed functions are retried like handlers; the others don't wait for that. The operator only discovers its kinds and handles
+// objects after all functions have finished. If one of them fails permanently, [Operator.Start] returns an error. The supported options are
+// [Retries], [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and [ErrorMode].
 //
 // Equivalent in kopf: @kopf.on.startup.
 func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {
@@ -28,7 +28,7 @@ func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 }
 
 // OnCleanup adds a function that the operator calls when it stops, after the handlers have returned. It isn't called if an [OnStartup]
-// function has failed permanently or hasn't finished. Its context isn't cancelled, but the manager waits at most for its
+// function has failed permanently or hasn't finished. Its context isn't cancelled, but the manager only waits for its
 // GracefulShutdownTimeout. The options are the same as for [OnStartup].
 //
 // Equivalent in kopf: @kopf.on.cleanup.
@@ -60,7 +60,7 @@ func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*
 }
 
 // run calls the activities in order and retries each until it has succeeded or failed permanently. It returns the joined permanent
-// failures, or the error of the context if that is cancelled first.
+// failures, or the context's error if it is cancelled first.
 func (f *functions) run(ctx context.Context, rt *kinds.Runtime, reason string, activities []*activity) error {
 	ctx = objectstate.ContextWithMemos(ctx, &f.memos)
 	records := make([]progress.Record, len(activities))

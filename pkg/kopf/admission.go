@@ -20,13 +20,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// Validate adds an admission handler. The API server calls it before it stores an object, and rejects the request if the handler returns an
+// Validate adds an admission handler. The API server calls it before storing an object, and rejects the request if the handler returns an
 // error. The manager's webhook server serves the handler on every replica, even on paused ones and on those that aren't the leader. See
 // [WithWebhooks] for certificates and webhook configurations. The options are defined in package webhooks. [Resource.Use] doesn't apply to
 // admission handlers, and [Resource.When] can't be combined with them.
 //
-// The handler shares a [Memo] with the other handlers if this process already handles the object. Otherwise, and when the object is
-// created, the memo is empty, and whatever the handler stores in it is lost.
+// If this process already handles the object, the handler shares its [Memo] values with the other handlers. Otherwise, including when the
+// object is created, the memo is empty and stored values are lost.
 //
 // Equivalent in kopf: @kopf.on.validate.
 func (r *Resource[T]) Validate(id string, fn webhooks.Handler[T], opts ...webhooks.Option) *Resource[T] {
@@ -35,7 +35,7 @@ func (r *Resource[T]) Validate(id string, fn webhooks.Handler[T], opts ...webhoo
 	})
 }
 
-// Mutate adds an admission handler that can also change the object. See [Resource.Validate].
+// Mutate adds an admission handler that can change the object. See [Resource.Validate].
 //
 // Equivalent in kopf: @kopf.on.mutate.
 func (r *Resource[T]) Mutate(id string, fn webhooks.Handler[T], opts ...webhooks.Option) *Resource[T] {
@@ -64,10 +64,10 @@ func WithWebhooks(options webhooks.Options) Option {
 }
 
 // setupWebhooks registers the admission handlers with the manager. With WithWebhooks, it sets up package webhooks even without handlers, so
-// that an earlier version's entries are removed from managed configurations.
+// that the entries of an earlier version are removed from managed configurations.
 func (o *Operator) setupWebhooks() error {
 	if o.mgr == nil {
-		return nil // CheckDeclaration reports the nil manager
+		return nil // reported by CheckDeclaration
 	}
 	var hooks []webhooks.Hook
 	for _, r := range o.resources {
@@ -96,8 +96,8 @@ func (o *Operator) setupWebhooks() error {
 	return nil
 }
 
-// setupTestWebhooks serves the handlers with the options of package kopftest. It only checks the operator's own options, because they are
-// for production. The check uses the namespace "default" if none is set, because tests don't run in a pod.
+// setupTestWebhooks serves the handlers with the options of package kopftest. The operator's own options are for production, so it only
+// checks them. The check uses the namespace "default" if none is set, because tests don't run in a pod.
 func setupTestWebhooks(host testhook.AdmissionHost, mgr manager.Manager, options webhooks.Options, hooks []webhooks.Hook) error {
 	options.Namespace = cmp.Or(options.Namespace, metav1.NamespaceDefault)
 	if err := webhooks.New(mgr, options).Add(hooks...).Check(); err != nil {
@@ -115,19 +115,19 @@ func setupTestWebhooks(host testhook.AdmissionHost, mgr manager.Manager, options
 
 func (r *Resource[T]) buildHooks(o *Operator) (hooks []webhooks.Hook) {
 	if isNil(r.obj) {
-		return nil // CheckDeclaration reports the nil object
+		return nil // the nil object is reported by CheckDeclaration
 	}
-	gvk, _ := apiutil.GVKForObject(r.obj, o.mgr.GetScheme()) // CheckDeclaration reports an unknown kind
+	gvk, _ := apiutil.GVKForObject(r.obj, o.mgr.GetScheme()) // an unknown kind is reported by CheckDeclaration
 	for _, hook := range r.hooks {
 		hooks = append(hooks, hook(func(uid types.UID) *objectstate.Memos { return o.kinds.MemosOf(gvk, uid) }))
 	}
 	return hooks
 }
 
-// withMemos adds the memos of the object to the context of an admission handler.
+// withMemos adds the object's memos to the admission handler's context.
 func withMemos[T client.Object](fn webhooks.Handler[T], lookUp memoLookup) webhooks.Handler[T] {
 	if fn == nil {
-		return nil // package webhooks reports the nil handler
+		return nil // reported by package webhooks
 	}
 	return func(ctx context.Context, req *webhooks.Request[T]) error {
 		memos := &objectstate.Memos{}

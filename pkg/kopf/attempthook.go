@@ -16,34 +16,33 @@ import (
 
 // AttemptInfo is what a [WithAttemptHook] function learns about an attempt.
 type AttemptInfo struct {
-	// Kind is the kind of the object.
+	// Kind is the object's kind.
 	Kind schema.GroupVersionKind
-	// Object is the namespace and the name of the object.
+	// Object is the object's namespace and name.
 	Object types.NamespacedName
-	// UID is the uid of the object.
+	// UID is the object's uid.
 	UID types.UID
-	// Handler is the id of the handler.
+	// Handler is the handler's id.
 	Handler string
 	// Reason is the Reason of the [Request].
 	Reason Reason
 	// Attempt is the Attempt of the [Request].
 	Attempt progress.Attempt
-	// CycleStarted is the time when the cycle began, with a precision of one microsecond. It is the same for all attempts of cause handlers
-	// and sub-handlers in a cycle, even after a restart of the process. It is zero for other handlers.
+	// CycleStarted is the time when the cycle started, with a precision of one microsecond. It is the same for all attempts of cause
+	// handlers and sub-handlers in a cycle, even across restarts. It is zero for other handlers.
 	CycleStarted time.Time
 }
 
 // WithAttemptHook adds a function that the operator calls before each attempt of each handler, for example for tracing. The handler and its
-// sub-handlers get the context that the hook returns, which must be derived from ctx. If the hook returns a nil context, they get ctx. When
-// the attempt and the attempts of its sub-handlers have ended, the operator calls the function that the hook returned, unless it is nil. If
-// the handler has panicked, the outcome's error is a [progress.PanicError].
+// sub-handlers get the context that the hook returns, which must be derived from ctx. If it is nil, they get ctx itself. Once the attempt
+// and those of its sub-handlers have finished, the operator calls the function that the hook returned, unless it is nil. If the handler has
+// panicked, the outcome's error is a [progress.PanicError].
 //
 // The operator calls the hook for all handlers of objects except admission handlers, even if a limit such as [Retries] forbids the attempt.
-// The outcome's Attempted field is then false. If the API server later rejects the changes of the handler, the outcome doesn't contain this
-// error.
+// The outcome's Attempted field is then false. The outcome doesn't say whether the API server later rejects the handler's changes.
 //
 // The hook and the returned function must be safe for concurrent use, and return quickly. If one of them panics, the operator logs the
-// panic, and the attempt isn't affected. Several hooks are called in the order of their registration, and the returned functions in the
+// panic, and the attempt isn't affected. Several hooks are called in the order in which you added them, and the returned functions in
 // reverse order. Default: no hook.
 func WithAttemptHook(hook func(ctx context.Context, a AttemptInfo) (context.Context, func(progress.Outcome))) Option {
 	return optionFunc(func(o *Operator) {

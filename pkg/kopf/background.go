@@ -12,15 +12,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Daemon adds a function that runs in its own goroutine for as long as the object exists, for example to watch a socket or to poll another
-// system. The operator starts it when it first sees a matching object. The function must return soon after its context is cancelled.
-// context.Cause then returns the reason: [daemons.ErrDeleted], [daemons.ErrFilteredOut], [daemons.ErrPaused], [daemons.ErrOutOfScope] or
-// [daemons.ErrShutdown]. The finalizer blocks the deletion of the object until the function has returned.
+// Daemon adds a function that runs in its own goroutine for as long as the object exists, for example to watch a socket or to poll an
+// external system. The operator starts it when it first sees a matching object. The function must return soon after its context is
+// cancelled. context.Cause then returns the reason: [daemons.ErrDeleted], [daemons.ErrFilteredOut], [daemons.ErrPaused],
+// [daemons.ErrOutOfScope] or [daemons.ErrShutdown]. The finalizer blocks the object's deletion until the function has returned.
 //
 // Request.Object is the state of the object when the daemon started; [Request.Latest] returns the newest one. When the function returns,
-// even with an error, the operator writes what it has changed in Request.Object. If the error isn't permanent, the operator calls the
-// function again. After nil or a permanent failure, it does so only after a restart of the operator, unless the daemon has a Restart.
-// Daemons keep no progress on the object, so each process starts them.
+// even with an error, the operator writes its changes to Request.Object. After an error that isn't permanent, it calls the function again.
+// After nil or a permanent failure, it only does so after a restart of the operator, unless the daemon has a Restart. Daemons keep no
+// progress on the object, so each process starts them anew.
 //
 // Equivalent in kopf: @kopf.daemon.
 func (r *Resource[T]) Daemon(id string, daemon daemons.Daemon, fn Handler[T], opts ...HandlerOption) *Resource[T] {
@@ -29,15 +29,15 @@ func (r *Resource[T]) Daemon(id string, daemon daemons.Daemon, fn Handler[T], op
 	return r.addHandler(h, opts)
 }
 
-// Timer adds a function that the operator calls repeatedly for as long as the object exists. The operator makes the first call immediately,
-// or after the [InitialDelay]. With Sharp, Idle or a Schedule, it can come later. The finalizer blocks the deletion of the object during a
-// call. A Sharp timer without an Anchor is called at multiples of its interval after the creation of the object, so long calls and restarts
-// of the operator don't shift the times.
+// Timer adds a function that the operator calls repeatedly for as long as the object exists. The first call comes immediately or after the
+// [InitialDelay], and with Sharp, Idle or a Schedule possibly later. The finalizer blocks the object's deletion during a call. A Sharp
+// timer without an Anchor is called at multiples of its interval after the object's creation, so long calls and restarts of the operator
+// don't shift the times.
 //
-// Request.Object is the newest state of the object. After each call, the operator writes what the function has changed in it, even if the
-// call has failed. It retries failed calls according to the timer's policy; the interval then starts after the next success. A permanent
-// failure stops the timer for the object until another client changes the object's essence. Changes by this operator's own handlers, daemons
-// and timers don't restart the Idle time, but a restart of the operator does. Timers need no goroutine between calls.
+// Request.Object is the newest state of the object. After each call, even a failed one, the operator writes what the function has changed
+// in it. It retries failed calls according to the timer's policy; the interval then starts after the next success. A permanent failure
+// stops the timer for the object until another client changes the object's essence. The operator's own changes don't restart the Idle time,
+// but a restart of the operator does. Timers need no goroutine between calls.
 //
 // Equivalent in kopf: @kopf.timer.
 func (r *Resource[T]) Timer(id string, timer daemons.Timer, fn Handler[T], opts ...HandlerOption) *Resource[T] {
@@ -64,7 +64,7 @@ func (s guardedSchedule) Next(from time.Time) time.Time {
 	return guard.Value("Schedule", func() time.Time { return s.schedule.Next(from) })
 }
 
-// checkTask returns the errors of a daemon or a timer. The options check its policy and its initial delay.
+// checkTask returns the errors of a daemon or a timer. Its policy and initial delay are checked by the options.
 func (d *declaration) checkTask() []error {
 	err := daemons.Task{Run: func(context.Context, progress.Attempt) error { return nil }, Daemon: d.task.Daemon, Timer: d.task.Timer}.Check()
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -11,12 +11,10 @@ import (
 
 // OnChange adds a cause handler for changes to a computed value. It is the typed form of [Resource.OnField]. The function get returns the
 // value for an object, and must not change the object. For each cause, the operator computes the value for the last-handled configuration
-// and for the current state, and calls the handler if they differ in their JSON form. Without a last-handled configuration, for example for
-// a new object, the old value is the zero value. It is also the zero value if [Request.OldKnown] returns false. In that case, the operator
-// calls the handler for each update.
+// and for the current state, and calls the handler if their JSON forms differ. Without a last-handled configuration, for example for a new
+// object, the old value is zero. If [Request.OldKnown] returns false, it is zero too, and the handler is called for each update.
 //
-// The last-handled configuration doesn't contain the status. To react to a field of the status, also pass the option [Field] with the path
-// of the field.
+// The last-handled configuration doesn't contain the status. To react to a status field, pass [Field] with its path as well.
 func OnChange[T client.Object, V any](r *Resource[T], id string, get func(T) V,
 	fn func(ctx context.Context, req *Request[T], old, new V) error, opts ...HandlerOption,
 ) *Resource[T] {
@@ -39,8 +37,8 @@ func OnChange[T client.Object, V any](r *Resource[T], id string, get func(T) V,
 	return r.addHandler(h, opts)
 }
 
-// oldAndNew returns the values for the last-handled configuration and for the state that is being handled. Without a last-handled
-// configuration, the old value is zero.
+// oldAndNew returns the values for the last-handled configuration and for the state being handled. Without a last-handled configuration,
+// the old value is zero.
 func oldAndNew[T client.Object, V any](req *Request[T], get func(T) V) (old, new V) {
 	if !isNil(req.Old) {
 		old = get(req.Old)

@@ -6,7 +6,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// clientOf returns the client for the handlers of a resource.
 func (o *Operator) clientOf(r resource) client.Client {
 	if r.options().whenServed {
 		return o.kinds.Clients.Of(o.mgr, r.identity())

@@ -19,10 +19,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// A declaration contains the options of a handler and their errors, which [Operator.CheckDeclaration] reports.
+// A declaration holds a handler's options and their errors, which [Operator.CheckDeclaration] reports.
 type declaration struct {
 	invoke.Handler
-	task             daemons.Task // task of a daemon or timer
+	task             daemons.Task // for a daemon or timer
 	initialDelayFunc func(client.Object) time.Duration
 	id               string
 	method           string // method or function that added the handler, such as OnCreate
@@ -31,10 +31,10 @@ type declaration struct {
 	errs             []error
 
 	checkedMatchers    map[string][]match.Matcher        // matchers by label, annotation or field
-	requirements       []labels.Requirement              // label requirements, for watches with a selector
-	literals           []match.Operand                   // values that the handler compares with the value of the field
+	requirements       []labels.Requirement              // for watches with a label selector
+	literals           []match.Operand                   // values that the handler's field is compared with
 	requiredConditions map[string]metav1.ConditionStatus // conditions of WhenCondition
-	events             *kinds.EventSelection             // selected Events of OnEventAbout
+	events             *kinds.EventSelection             // for OnEventAbout
 }
 
 // A handlerKind determines when the operator calls a handler, and which options apply to it.
@@ -81,7 +81,7 @@ func (d *declaration) apply(opts []HandlerOption) {
 }
 
 // requireKind adds an error if the option doesn't apply to this kind of handler. OnEventAbout handlers accept the options of OnEvent
-// handlers, except for WriteChanges, which adds its own error.
+// handlers; WriteChanges adds its own error for them.
 func (d *declaration) requireKind(option string, kinds ...handlerKind) {
 	if d.handlerKind == eventAboutHandler && slices.Contains(kinds, eventHandler) {
 		return
@@ -123,10 +123,10 @@ func (d *declaration) fullID() string {
 	return d.id + "/" + strings.Join(d.Field.Path, ".")
 }
 
-// displayName returns the name of the handler for errors, such as OnCreate("provision").
+// displayName returns the handler's name for errors, such as OnCreate("provision").
 func (d *declaration) displayName() string { return fmt.Sprintf("%s(%q)", d.method, d.id) }
 
-// isForCondition reports whether the handler was added by OnCondition.
+// isForCondition reports whether the handler was added with OnCondition.
 func (d *declaration) isForCondition() bool {
 	return d.Criteria.Field != nil && d.Criteria.Field.Path[0] == essence.ConditionsKey
 }

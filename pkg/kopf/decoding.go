@@ -10,20 +10,20 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 )
 
-// NewCache creates the cache of a manager. Set it in the options of the manager:
+// NewCache creates a manager's cache. Set it in the manager's options:
 //
 //	mgr, err := ctrl.NewManager(config, ctrl.Options{NewCache: kopf.NewCache})
 //
-// It is a cache of controller-runtime that leaves out stored objects that don't decode into their Go type, for example an object with the
-// value 1.5 for an int32. All other objects are cached and handled. With a different cache, one such object stops the operator, because no
-// object of the kind is delivered. The caches that an operator creates itself (see [WithKindCaches]) always leave out such objects.
+// It is controller-runtime's cache, but leaves out stored objects that don't decode into their Go type, for example because of the value
+// 1.5 for an int32. All other objects are cached and handled. With a different cache, one such object stops the operator, because no object
+// of the kind is delivered. The caches that an operator creates itself (see [WithKindCaches]) always leave out such objects.
 //
 // The operator logs each such object, posts a Warning with the reason Undecodable about it, and counts it in the metric
 // kopf_undecodable_objects. [Operator.Readyz] and [Operator.Explain] name it. Reading it from the cache fails with an error other than
-// NotFound, and lists don't contain it. If the cache contained the object before, it goes out of scope. When the object is repaired, the
-// operator handles it again.
+// NotFound, and lists don't contain it. If the operator handled the object before, it goes out of scope. Once it is repaired, the operator
+// handles it again.
 //
-// The cache decodes nothing twice, except for kinds with such objects, and for the watches of Go types with their own UnmarshalJSON.
+// The cache decodes everything only once, except for kinds with such objects, and in watches of Go types with their own UnmarshalJSON.
 func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	return decoding.New(config, options)
 }

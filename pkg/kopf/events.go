@@ -51,7 +51,7 @@ func (d *declared) useKopfForm(form events.KopfForm) {
 		}
 	}
 	addError("Component", form.Component, validation.QualifiedName(form.Component))
-	addError("Prefix", form.Prefix, validation.Subdomain(form.Prefix+"1")) // the names of Events have a suffix
+	addError("Prefix", form.Prefix, validation.Subdomain(form.Prefix+"1")) // Event names have a suffix
 	if len(form.Instance) > maxInstanceLength {
 		addError("Instance", form.Instance, fmt.Errorf("it has %d bytes: use at most %d", len(form.Instance), maxInstanceLength))
 	}
@@ -60,7 +60,7 @@ func (d *declared) useKopfForm(form events.KopfForm) {
 
 const maxInstanceLength = 128
 
-// newRecorder sets the recorder of the settings. It returns the recorder if the caller must run it, and nil otherwise.
+// newRecorder sets the recorder in the settings. It returns the recorder if the caller must run it, and nil otherwise.
 func newRecorder(mgr manager.Manager, names *eventrecorder.ReporterIdentity, settings *engine.Settings) (*eventrecorder.CoreV1Recorder, error) {
 	if names == nil {
 		settings.Recorder, settings.AggregatesEvents = mgr.GetEventRecorder(recorderName), true

@@ -22,15 +22,15 @@ import (
 )
 
 // OnEventAbout adds a handler for Kubernetes Events about the object, or about objects that it owns, such as its pods. The selector chooses
-// the Events. The operator watches them on the API server without a cache, and with filters for the kind, the type and the reason.
-// Request.Object is the current state of the object of this kind, even if the Event is about an owned object. The operator writes what the
-// handler changes in it.
+// the Events. The operator watches them without a cache, and lets the API server filter them for the kind, the type and the reason.
+// Request.Object is the current state of this kind's object, even if the Event is about an object that it owns. The operator writes the
+// handler's changes to Request.Object.
 //
-// The operator calls the handler once for each Event. When the Event occurs again, it calls the handler again, at most once in
-// [clusterevents.Selector.Interval]. With [Retries], it repeats failed attempts, and later Events for the handler and the object wait until
-// they end. If more than 100 of these Events wait, the oldest are dropped. Waiting Events and attempts exist only in memory. By default,
-// the operator ignores Events from before its start or from a pause: see [clusterevents.Selector.Since]. The options are the same as for
-// OnEvent handlers, except for [WriteChanges].
+// The operator calls the handler once for each Event. If the Event occurs again, the handler is called again, at most once in
+// [clusterevents.Selector.Interval]. With [Retries], failed attempts are repeated, and later Events for the handler and the object wait in
+// the meantime. If more than 100 of them are waiting, the oldest are dropped. Waiting Events and attempts are only kept in memory. By
+// default, the operator ignores Events from before its start or from a pause: see [clusterevents.Selector.Since]. The options are the same
+// as for OnEvent handlers, except for [WriteChanges].
 func (r *Resource[T]) OnEventAbout(
 	id string, events clusterevents.Selector, fn func(ctx context.Context, req *Request[T], event *corev1.Event) error, opts ...HandlerOption,
 ) *Resource[T] {
@@ -44,8 +44,8 @@ func (r *Resource[T]) OnEventAbout(
 	return r.addHandler(h, opts)
 }
 
-// handleClusterEvent calls the function of a handler. It skips an Event from before the start or from a pause if it was already handled or
-// is too old. With Since, it stores the handled Events in an annotation of the object.
+// handleClusterEvent calls a handler's function. It skips an Event from before the start or from a pause if it was already handled or is
+// too old. With Since, it stores the handled Events in an annotation of the object.
 func handleClusterEvent[T client.Object](
 	ctx context.Context, req *Request[T], events clusterevents.Selector, fn func(context.Context, *Request[T], *corev1.Event) error,
 ) error {
@@ -63,7 +63,7 @@ func handleClusterEvent[T client.Object](
 		return err
 	}
 	if isFarAhead(eventwatch.LastSeen(event.Event), time.Now()) {
-		return nil // a restart repeats the Event
+		return nil // a restart will repeat the Event
 	}
 	waiting := slices.DeleteFunc(event.Waiting(), func(other *corev1.Event) bool { return handledEventsKey(req.Handler, events, other) != key })
 	annotations := req.Object.GetAnnotations()
@@ -75,8 +75,8 @@ func handleClusterEvent[T client.Object](
 	return nil
 }
 
-// handledEventsKey returns the annotation for handled Events. With several kinds, each has its own annotation, because Events arrive in the
-// order of their times only within a kind.
+// handledEventsKey returns the annotation for handled Events. With several kinds, each has its own annotation, because Events are only in
+// chronological order within a kind.
 func handledEventsKey(handler string, events clusterevents.Selector, event *corev1.Event) string {
 	if len(events.About) < 2 {
 		return validation.AnnotationKey("events.", handler)
@@ -84,30 +84,29 @@ func handledEventsKey(handler string, events clusterevents.Selector, event *core
 	return validation.AnnotationKey("events.", handler+"."+event.InvolvedObject.GroupVersionKind().GroupKind().String())
 }
 
-// maxHandledCounts limits the uids in the annotation of a handler.
+// maxHandledCounts limits the uids in a handler's annotation.
 const maxHandledCounts = 100
 
-// handledEvents are the Events that a handler has handled: all Events until the time of the newest one, except for those with a count.
+// handledEvents are the Events that a handler has handled: all those before the time of the newest one, with exceptions in counts.
 type handledEvents struct {
 	at time.Time // the time of the newest handled Event
-	// counts contains the handled Events with this time, because several Events can have the same time. It also contains, with the count 0,
-	// the Events up to this time that aren't handled yet.
+	// counts contains the handled Events with this time, because several Events can have the same time. Events up to this time that aren't
+	// handled yet are in it too, with the count 0.
 	counts []handledCount
 }
 
-// handledCount is the count that an Event had when it was handled.
 type handledCount struct {
 	uid   types.UID
 	count int32
 }
 
-// maxEventAhead is how much the clocks of the operator and of the senders of Events may differ. Many users can create Events with any time,
-// and some can write the annotation. If we trusted a time in the far future, we would ignore all Events until then.
+// maxEventAhead is how far the clocks of the operator and of an Event's sender may differ. Many users can create Events with any time, and
+// some can write the annotation. If we trusted a time in the far future, we would ignore all Events until then.
 const maxEventAhead = time.Hour
 
 func isFarAhead(at, now time.Time) bool { return at.After(now.Add(maxEventAhead)) }
 
-// parseHandledEvents decodes an annotation. If it is missing or invalid, no Events count as handled. A uid without a count stands for all
+// parseHandledEvents decodes an annotation. If it is missing or invalid, no Events count as handled. A uid without a count means all
 // occurrences.
 func parseHandledEvents(text string, now time.Time) (h handledEvents) {
 	at, counts, _ := strings.Cut(text, " ")
@@ -141,13 +140,13 @@ func (h handledEvents) contains(event *corev1.Event) bool {
 	return at.Before(h.at) || len(h.counts) == 0
 }
 
-// with adds a handled Event. waiting contains the Events that this process has received but not handled. If the result has too many counts,
-// with returns h unchanged, so a restart will repeat the Event.
+// with adds a handled Event. waiting contains the Events that this process has received but not handled yet. If there would be too many
+// counts, h is returned unchanged, so a restart will repeat the Event.
 func (h handledEvents) with(event *corev1.Event, waiting []*corev1.Event) handledEvents {
 	at := eventwatch.LastSeen(event)
 	result := handledEvents{at: h.at, counts: withoutUID(h.counts, event.UID)}
 	if at.After(h.at) {
-		result = handledEvents{at: at} // in h, the Events with the count 0 were handled since, or are in waiting
+		result = handledEvents{at: at} // those with the count 0 in h were handled since, or are in waiting
 	}
 	if at.Equal(result.at) {
 		result.counts = append(result.counts, handledCount{event.UID, eventwatch.Count(event)})

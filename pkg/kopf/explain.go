@@ -22,9 +22,9 @@ import (
 )
 
 // Explain explains how the operator handles an object, and why it calls or doesn't call each handler. Only the type, the namespace and the
-// name of obj count. Explain reads the object from the cache and calls the predicates of the handlers, but changes nothing. It returns an
-// error if the operator isn't running in this process, if the kind has no handlers, or if an API request fails. Explain is safe for
-// concurrent use.
+// name of obj count. Explain reads the object from the cache and calls the handlers' predicates, but changes nothing. It returns an error
+// if the operator isn't running in this process, if the kind has no handlers, or if an API request fails. Explain is safe for concurrent
+// use.
 func (o *Operator) Explain(ctx context.Context, obj client.Object) (*explain.Explanation, error) {
 	gvk, err := gvkOf(obj, o.mgr.GetScheme())
 	if err != nil {
@@ -33,16 +33,16 @@ func (o *Operator) Explain(ctx context.Context, obj client.Object) (*explain.Exp
 	return explainer{o}.Explain(ctx, gvk.GroupKind(), client.ObjectKeyFromObject(obj))
 }
 
-// WithStatusPage serves a page at /kopf/ of the manager's metrics server. The page shows all objects with their unfinished handlers. For a
-// single object, it explains why the operator calls or doesn't call each handler. The command "kopf why" reads the page.
+// WithStatusPage serves a page under /kopf/ on the manager's metrics server. The page shows all objects with their unfinished handlers. For
+// a single object, it explains why the operator calls or doesn't call each handler. The command "kopf why" reads the page.
 //
-// The page shows the names of all objects, the values that filters test, and the errors of handlers, but no values of Secrets or of
-// annotations. The metrics server must therefore authenticate its users: set FilterProvider in its options, as kubebuilder projects do.
-// Otherwise, the operator doesn't start, unless you pass [AllowUnauthenticated]. Users need a role with the verb get for the
-// nonResourceURLs /kopf/*.
+// The page shows the names of all objects, the values that filters test, and the errors of handlers, but never the values of Secrets or
+// annotations. The metrics server must therefore authenticate its users: set FilterProvider in its options, as kubebuilder projects do. The
+// operator doesn't start without it, unless you pass [AllowUnauthenticated]. Users need a role with the verb get for the nonResourceURLs
+// /kopf/*.
 //
 // The operator keeps the last 20 attempts of each object in memory, for at most 10 000 objects, and adds them to explanations. Recording an
-// attempt takes about a microsecond, and without requests, the page has no other costs. A manager can have only one operator with the page.
+// attempt takes about a microsecond; the page costs nothing else until it is requested. A manager can have only one operator with the page.
 func WithStatusPage(opts ...StatusPageOption) Option {
 	var p statusPageOptions
 	for _, opt := range opts {
@@ -51,7 +51,7 @@ func WithStatusPage(opts ...StatusPageOption) Option {
 		}
 	}
 	return optionFunc(func(o *Operator) {
-		if o.mgr == nil { // WriteRights needs no page; the start of an operator without a manager fails
+		if o.mgr == nil { // WriteRights needs no page, and an operator without a manager doesn't start
 			return
 		}
 		if err := checkMetricsFilter(o.mgr); err != nil && !p.allowUnauthenticated {
@@ -73,15 +73,15 @@ type StatusPageOption func(*statusPageOptions)
 
 type statusPageOptions struct{ allowUnauthenticated bool }
 
-// AllowUnauthenticated serves the page even if the metrics server has no FilterProvider, so everyone who reaches its port can read the
-// page. Use it if only trusted users reach the port, for example on your own machine. You also need it if the manager isn't
-// controller-runtime's own type, because the operator can't see whether its metrics server has a FilterProvider.
+// AllowUnauthenticated serves the page even if the metrics server has no FilterProvider, so everyone who can reach its port can read the
+// page. Use it if only trusted users can, for example on your own machine. You also need it if the manager isn't controller-runtime's own
+// type, because the operator can't see whether its metrics server has a FilterProvider.
 func AllowUnauthenticated() StatusPageOption {
 	return func(p *statusPageOptions) { p.allowUnauthenticated = true }
 }
 
-// checkMetricsFilter returns an error unless the metrics server of a manager has a filter or is disabled. The manager has no method for
-// this, so we read unexported fields of controller-runtime's manager.
+// checkMetricsFilter returns an error unless the manager's metrics server has a filter or is disabled. The manager has no method for this,
+// so we read unexported fields of controller-runtime's manager.
 func checkMetricsFilter(mgr manager.Manager) error {
 	if _, ok := mgr.(kinds.ClusterManager); ok {
 		return nil // it has no metrics server, and returns an error for the page

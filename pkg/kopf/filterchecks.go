@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
-// checkFilters returns an error for each filter that an option of the operator makes impossible to pass.
+// checkFilters returns the errors of filters that depend on the operator's options.
 func checkFilters(rt *kinds.Runtime, kind engine.Kind, r resource) error {
 	var errs []error
 	for _, d := range r.declarations() {
@@ -37,8 +37,8 @@ func checkFilters(rt *kinds.Runtime, kind engine.Kind, r resource) error {
 	return errors.Join(errs...)
 }
 
-// checkOwnAnnotations returns an error for each of a cause handler's filters on an annotation of the operator. Such a filter can pass, but
-// changes to the annotation don't count.
+// checkOwnAnnotations returns an error for each filter on one of the operator's own annotations. It could pass, but changes to the
+// annotation don't count.
 func (d *declaration) checkOwnAnnotations(storage essence.Builder) (errs []error) {
 	for _, annotation := range d.Annotations {
 		if storage.Clears([]string{"metadata", "annotations", annotation.Name}) {
@@ -67,7 +67,7 @@ func (d *declaration) checkTracked(kind schema.GroupKind, storage, all essence.B
 	switch {
 	case changingFields[path] != "":
 		problem = changingFields[path]
-	case path == "metadata.generation" && kind == deployment: // the API server increments the generation even when only an annotation changes
+	case path == "metadata.generation" && kind == deployment: // the API server increments it even when only an annotation changes
 		problem = "each write changes this field, including those of the operator: use Field(\"spec\")"
 	case path == "apiVersion" || path == "kind":
 		problem = "can never match, because all objects of the resource have the same value: remove the filter"

@@ -41,8 +41,8 @@ type Request[T client.Object] struct {
 	//
 	// Equivalent in kopf: old.
 	Old T
-	// Diff is the difference between Old and the essence that is being handled. For handlers with a [Field] and their sub-handlers, its paths
-	// are relative to the field. It is empty for handlers without a cause.
+	// Diff is the difference between Old and the essence that is being handled. For handlers with a [Field] and their sub-handlers, its
+	// paths are relative to the field. It is empty for handlers without a cause.
 	//
 	// Equivalent in kopf: diff.
 	Diff diff.Diff

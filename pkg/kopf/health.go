@@ -14,7 +14,7 @@ import (
 
 const defaultStuckAfter = 10 * time.Minute
 
-// WithStuckAfter sets how long objects may wait without any reconcile finishing, before [Operator.Healthz] fails. It also limits how long a
+// WithStuckAfter sets how long objects may wait without any reconcile finishing before [Operator.Healthz] fails. It also limits how long a
 // watch may be silent. The duration must be positive, and longer than the longest handler call. Default: 10 minutes.
 func WithStuckAfter(duration time.Duration) Option {
 	return optionFunc(func(o *Operator) {
@@ -28,9 +28,9 @@ func WithStuckAfter(duration time.Duration) Option {
 	})
 }
 
-// Healthz returns an error if objects of a kind wait and no reconcile of the kind has finished for the duration of [WithStuckAfter]. It
-// also returns an error if a watch has been silent for that long (see [WithWatchCheck]). Restarting the process can help in both cases, so
-// use Healthz as a healthz.Checker for liveness probes:
+// Healthz returns an error if objects of a kind are waiting, but no reconcile of the kind has finished for the duration of
+// [WithStuckAfter]. It also returns an error if a watch has been silent for that long (see [WithWatchCheck]). Restarting the process can
+// help in both cases, so use Healthz as a healthz.Checker for liveness probes:
 //
 //	mgr.AddHealthzCheck("kopf", op.Healthz)
 //

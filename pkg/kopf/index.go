@@ -23,10 +23,10 @@ type Index[K comparable, V any] struct {
 	synced atomic.Bool
 }
 
-// HasSynced reports whether the index contains all objects of the first list. Other handlers are only called after that, but an admission
-// handler can be called earlier: while the operator starts, or on a replica that is waiting to become the leader. On such a replica, the
-// index stays empty unless EnableWarmup is set in the manager's controller options (see [Operator.Warmup]). An admission handler that needs
-// the whole index should therefore reject requests while HasSynced returns false.
+// HasSynced reports whether the index contains all objects of the first list. The handlers of objects are only called after that, but
+// admission handlers can be called earlier: while the operator starts, or on a replica that is waiting to become the leader. On such a
+// replica, the index stays empty unless EnableWarmup is set in the manager's controller options (see [Operator.Warmup]). An admission
+// handler that needs the whole index should therefore reject requests while HasSynced returns false.
 //
 // HasSynced returns false again when the operator has stopped, or when the kind is no longer served (see [WhenServed]). With
 // [WithNamespaces], it doesn't wait for namespaces that come into scope later.

@@ -7,8 +7,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 )
 
-// explainMismatch explains why a field can never have the value of the operand, and suggests another value. It returns an empty string if
-// the field can have it.
+// explainMismatch explains why a field can never have the operand's value, and suggests a different one. It returns an empty string if the
+// field can have it.
 func explainMismatch(l match.Operand, field fieldtype.Type) string {
 	want := field.JSON()
 	if want == fieldtype.Any || want.Accepts(l.Value) {

@@ -22,12 +22,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// neededRights computes the permissions of an operator.
+// neededRights computes the permissions that an operator needs.
 type neededRights struct {
 	operator *Operator
 	scheme   *runtime.Scheme
-	// namespaces returns the namespaces to which the cache of a kind is restricted, or nil if the cache is cluster-wide. For the zero GroupVersionKind, it
-	// returns the default namespaces.
+	// namespaces returns the namespaces to which a kind's cache is restricted, or nil if the cache is cluster-wide. For the zero
+	// GroupVersionKind, it returns the default namespaces.
 	namespaces func(schema.GroupVersionKind) []string
 	lookUp     func(schema.GroupVersionKind) (resource schema.GroupResource, namespaced bool)
 }
@@ -43,7 +43,7 @@ func in(namespaces []string, n rbac.Need) (needs []rbac.Need) {
 	return needs
 }
 
-// inDefault returns the permission for each default namespace of the cache.
+// inDefault returns the permission for each of the cache's default namespaces.
 func (r *neededRights) inDefault(n rbac.Need) []rbac.Need {
 	return in(r.namespaces(schema.GroupVersionKind{}), n)
 }
@@ -57,7 +57,7 @@ func (r *neededRights) of(gvk schema.GroupVersionKind, level rbac.Level, reason 
 	return in(r.namespaces(gvk), n)
 }
 
-// ofKind returns the permissions for a kind, its related kinds and its Events. HasStatus of the kind must be set.
+// ofKind returns the permissions for a kind, its related kinds and its Events. The kind's HasStatus must be set.
 func (r *neededRights) ofKind(kind *kinds.Kind) (needs []rbac.Need) {
 	watch, reason := rbac.Required, "handlers of "+kind.GVK.Kind
 	if kind.WhenServed || r.operator.kinds.Namespaces != nil {
@@ -80,7 +80,7 @@ func (r *neededRights) ofKind(kind *kinds.Kind) (needs []rbac.Need) {
 	}
 	if _, namespaced := r.lookUp(kind.GVK); !namespaced && len(r.namespaces(schema.GroupVersionKind{})) > 0 {
 		events := r.operator.eventRights()
-		events.Namespace = metav1.NamespaceDefault // contains the Events about cluster-scoped objects
+		events.Namespace = metav1.NamespaceDefault // Events about cluster-scoped objects are created here
 		needs = append(needs, events)
 	}
 	for _, related := range kind.Related {
@@ -147,7 +147,7 @@ func (d *declared) webhookRights(namespace string) []rbac.Need {
 	return ofWebhooks(*d.webhookOptions, namespace)
 }
 
-// ofHandlers returns the permissions for Events and for the requests of handlers.
+// ofHandlers returns the permissions for Events and for the handlers' own requests.
 func (r *neededRights) ofHandlers() (needs []rbac.Need, err error) {
 	o := r.operator
 	needs = append(needs, r.inDefault(o.eventRights())...)
@@ -182,7 +182,7 @@ func (d *declared) eventRights() rbac.Need {
 
 const declaredNeeds = "the handlers' own requests"
 
-// checkWebhooks returns an error if the permissions for webhooks with these options can't be computed. namespace is that of the operator.
+// checkWebhooks returns an error if the permissions for webhooks with these options can't be computed. namespace is the operator's own.
 func checkWebhooks(scheme *runtime.Scheme, options webhooks.Options, namespace string) error {
 	options.Namespace = cmp.Or(options.Namespace, namespace)
 	if options.Namespace == "" && secretOf(options) != "" {
@@ -214,7 +214,7 @@ func ofWebhooks(options webhooks.Options, namespace string) (needs []rbac.Need) 
 	for _, plural := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
 		n := rbac.Need{Group: "admissionregistration.k8s.io", Resource: plural, Name: options.Name, Level: rbac.Needed, Reason: "webhook configurations"}
 		create := n
-		create.Name, create.Verbs = "", []string{"create"} // resourceNames cannot restrict the verb create
+		create.Name, create.Verbs = "", []string{"create"} // RBAC can't restrict create to a name
 		switch options.Configurations {
 		case webhooks.Unmanaged:
 		case webhooks.Managed:
@@ -249,7 +249,7 @@ func (r *neededRights) isNamespaced(group, resource string) bool {
 	return true
 }
 
-// presentRights returns the permissions of the operator and of some kinds. It uses the namespaces only if the operator has WithNamespaces.
+// presentRights returns the permissions that the operator needs for the given kinds. The namespaces only matter with WithNamespaces.
 func (o *Operator) presentRights(checked map[schema.GroupVersionKind]kinds.Kind, namespaces []string) ([]rbac.Need, error) {
 	r := neededRights{operator: o, scheme: o.mgr.GetScheme(), namespaces: func(gvk schema.GroupVersionKind) []string {
 		if o.kinds.Namespaces != nil {
@@ -265,7 +265,7 @@ func (o *Operator) presentRights(checked map[schema.GroupVersionKind]kinds.Kind,
 	}}
 	needs := slices.DeleteFunc(operator.Rights(o.parts(nil), podNamespace()), func(n rbac.Need) bool { return !isServedPeering(o.mgr, n) })
 	if o.kinds.Namespaces != nil && len(namespaces) == 0 {
-		return needs, nil // the namespaces are not known yet
+		return needs, nil // the namespaces aren't known yet
 	}
 	for _, one := range checked {
 		needs = append(needs, r.ofKind(&one)...)
@@ -274,7 +274,7 @@ func (o *Operator) presentRights(checked map[schema.GroupVersionKind]kinds.Kind,
 	return append(needs, more...), err
 }
 
-// isServedPeering returns false for peering objects that the API server does not serve. Without them, the operator has no peers.
+// isServedPeering returns false for peering objects that the API server doesn't serve, since the operator then has no peers.
 func isServedPeering(mgr manager.Manager, n rbac.Need) bool {
 	kind, isPeering := peers.KindOf(n)
 	if !isPeering {

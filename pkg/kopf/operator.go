@@ -25,7 +25,7 @@ import (
 // An Operator runs the handlers of its resources. Create it with [New] and add it to the manager, or let [SetupWithManager] do both. By
 // default, it needs leader election.
 type Operator struct {
-	// mgr is not embedded, because its methods would make the operator implement other runnable interfaces of controller-runtime.
+	// mgr isn't embedded, because the operator would then implement more of controller-runtime's runnable interfaces.
 	mgr manager.Manager
 	declared
 	functions functions
@@ -34,7 +34,7 @@ type Operator struct {
 	rights    rightsPart
 }
 
-// declared is what the options declare, except for what the kinds share. It doesn't change after [New], apart from results that are
+// declared contains what the options declare, except for what the kinds share. It doesn't change after [New], apart from results that are
 // computed once.
 type declared struct {
 	resources  []resource
@@ -47,15 +47,15 @@ type declared struct {
 
 	lease          operator.LeaseDurations
 	webhookOptions *webhooks.Options
-	eventNames     *eventrecorder.ReporterIdentity // names of Events in the form of kopf; nil for the other form
-	attempts       *statuspage.Attempts            // attempts for the page of WithStatusPage; nil without this option
+	eventNames     *eventrecorder.ReporterIdentity // for Events in kopf's form; nil for the other form
+	attempts       *statuspage.Attempts            // for the status page; nil without WithStatusPage
 
 	stuckAfter  time.Duration
 	needs       []declaredNeed // declarations of Needs
 	neededRules []rbacv1.PolicyRule
 }
 
-// functions are those that belong to the operator rather than to a kind.
+// functions belong to the operator rather than to a kind.
 type functions struct {
 	startup, cleanup []*activity
 	versions         []*activity // functions of OnVersion
@@ -85,7 +85,7 @@ type activity struct {
 	hints invoke.Warnings
 }
 
-// A declaredNeed contains the arguments of one [Needs] option.
+// A declaredNeed holds the arguments of one [Needs] option.
 type declaredNeed struct {
 	obj   client.Object
 	verbs []string

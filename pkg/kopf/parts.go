@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// starting is what the parts of an operator share. Each part sets fields for later parts.
+// starting is shared by the operator's parts. Each part sets fields for later ones.
 type starting struct {
 	operator   *Operator
 	fixed      []kinds.Kind // the kinds that the operator watches from the start
@@ -28,11 +28,12 @@ type starting struct {
 	indexes    *operator.Gate // of the fixed kinds
 }
 
-// parts returns the parts of the operator in the order in which they open. Opening a part that the declaration doesn't need has no effect.
-// Without a start, s is nil, and the parts must not be opened.
+// parts returns the operator's parts in the order in which they open. Opening a part that the declaration doesn't need has no effect. s is
+// nil if the parts won't be opened.
 func (o *Operator) parts(s *starting) []operator.Part {
 	return append([]operator.Part{
-		{Name: "the ring", Mistakes: func() []error { return shardingMistakes(o.kinds.Ring, o.peers) }, Check: o.checkSharding, Rights: o.kinds.Ring.Rights}, // runs around the other parts
+		// The ring runs around the other parts.
+		{Name: "the ring", Mistakes: func() []error { return shardingMistakes(o.kinds.Ring, o.peers) }, Check: o.checkSharding, Rights: o.kinds.Ring.Rights},
 		{Name: "the discovery of the kinds", Open: s.openKinds},
 		{Name: "the check of the permissions", NotReady: o.rights.notReady, Open: s.openRights},
 		{Name: "the reservation of the kinds", Open: s.openReservation},
@@ -117,7 +118,7 @@ func (s *starting) openControllers(ctx context.Context) (operator.Running, error
 	if s.dynamic, err = all.NewDynamic(s.settings, s.fixed, s.whenServed, s.operator.selectors()); err != nil {
 		return operator.Running{}, err
 	}
-	discoveries := 0 // the first discovery of kinds counts as a kind
+	discoveries := 0 // counts as a kind
 	if s.dynamic != nil {
 		discoveries = 1
 	}
@@ -175,18 +176,18 @@ func (s *starting) openDecoding(context.Context) (operator.Running, error) {
 	return operator.Running{Run: func(ctx context.Context) error { s.operator.kinds.ReportUndecodable(ctx); return nil }}, nil
 }
 
-// Readyz returns an error while the operator starts, until its caches are synced, its indexes are complete, its peers are known, and the
+// Readyz returns an error while the operator starts, until its caches have synced, its indexes are complete, its peers are known, and the
 // Events for OnEventAbout handlers are listed. Later, it returns an error while the peering fails, while a served kind or a namespace (see
 // [WithNamespaces]) can't be handled, while a watch has a problem (see [WithWatchCheck]), while a permission is lost (see
-// [WithRightsCheck]), and while objects don't decode (see [NewCache]). In the last case, an operator with admission handlers is still
-// ready, so that the API server can reach the handlers when a user repairs the objects.
+// [WithRightsCheck]), and while objects don't decode (see [NewCache]). In the last case, an operator with admission handlers stays ready,
+// because the API server must reach them when a user repairs the objects.
 //
-// A paused operator is ready, and so is one that is waiting to become the leader. But with EnableWarmup, the latter is only ready when its
+// A paused operator is ready, and so is one that is waiting to become the leader. But with EnableWarmup, the latter isn't ready before its
 // caches and indexes have synced (see [Operator.Warmup]).
 //
 // Use Readyz as a healthz.Checker for readiness probes:
 //
 //	mgr.AddReadyzCheck("kopf", op.Readyz)
 //
-// [SetupWithManager] adds it.
+// [SetupWithManager] already does this.
 func (o *Operator) Readyz(*http.Request) error { return operator.NotReady(o.parts(nil)) }

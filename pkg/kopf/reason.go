@@ -2,7 +2,7 @@ package kopf
 
 import "slices"
 
-// A Reason is the kind of a cause, or of a handler without a cause.
+// A Reason is the kind of cause or, without a cause, the kind of handler.
 //
 // Equivalent in kopf: reason.
 type Reason string
@@ -14,7 +14,7 @@ const (
 	ReasonUpdate Reason = "update"
 	// ReasonDelete means that the object is being deleted.
 	ReasonDelete Reason = "delete"
-	// ReasonResume means that the object existed when the operator started, and that its essence has not changed since it was handled last.
+	// ReasonResume means that the object existed when the operator started, and that its essence hasn't changed since it was last handled.
 	ReasonResume Reason = "resume"
 
 	// ReasonEvent is the reason of [Resource.OnEvent] handlers.

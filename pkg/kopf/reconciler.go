@@ -23,14 +23,14 @@ var requeueBackoff = progress.Exponential(100*time.Millisecond, 2*time.Minute)
 //
 //	databases.OnReconcile("main", kopf.FromReconciler[*v1.Database](reconciler))
 //
-// The reconciler receives the namespace and name of the object. In an OnReconcile handler, it is called just as with the builder of
-// controller-runtime, even for objects that are being deleted, and once more when an object no longer exists. Changes call it at once. The
-// operator passes on its RequeueAfter, Requeue and Priority, and treats its errors as controller-runtime does. After
-// reconcile.TerminalError, only changes call it again.
+// The reconciler receives the object's namespace and name. In an OnReconcile handler, it is called just as with controller-runtime's
+// builder: right after each change, even for objects that are being deleted, and once more when an object no longer exists. Its
+// RequeueAfter, Requeue and Priority work, and its errors are treated as in controller-runtime. After reconcile.TerminalError, it is only
+// called again after a change.
 //
-// If you wrap the result in your own function before you pass it to OnReconcile, add [EvenIfDeleted]. The reconciler is then not called for
-// objects that no longer exist. Middleware of [Resource.Use] has no such effects. In a cause handler, RequeueAfter and Requeue count as
-// temporary errors.
+// If you wrap the result in your own function before you pass it to OnReconcile, add [EvenIfDeleted]; the reconciler then isn't called for
+// objects that no longer exist. Middleware of [Resource.Use] doesn't have this effect. In a cause handler, RequeueAfter and Requeue count
+// as temporary errors.
 //
 //go:noinline
 func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {

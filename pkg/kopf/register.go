@@ -137,7 +137,7 @@ func (h *typedHandler[T]) forEngine(c client.Client) *invoke.Handler {
 	return handler
 }
 
-// adaptPredicate converts a user's predicate for the engine. The result returns false if the object has a different type.
+// adaptPredicate adapts a user's predicate to the engine. The result returns false if the object has a different type.
 func adaptPredicate[T client.Object](function string, predicate func(*Request[T]) bool, c client.Client) func(*invoke.Request) bool {
 	return func(call *invoke.Request) bool {
 		req, err := newRequest[T](call)
@@ -149,7 +149,7 @@ func adaptPredicate[T client.Object](function string, predicate func(*Request[T]
 	}
 }
 
-// check returns the errors of the handler that depend on the kind, and resolves the kinds of its owners.
+// check returns the handler's errors that depend on the kind, and resolves its owner kinds.
 func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	if h.Policy.Backoff != nil && h.Policy.BackoffFunc != nil {
 		errs = append(errs, errors.New("Backoff and BackoffFunc are mutually exclusive: remove one"))
@@ -190,7 +190,7 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	return errs
 }
 
-// essenceFields returns the handlers' fields that the engine must add to the essence, because they are not part of it by default.
+// essenceFields returns the handlers' fields that the engine must add to the essence, because they aren't part of it by default.
 func (r *Resource[T]) essenceFields() (paths [][]string) {
 	for _, h := range r.handlers {
 		if f := h.Criteria.Field; f != nil && slices.Contains([]string{"status", "metadata"}, f.Path[0]) {

@@ -58,7 +58,7 @@ func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 }
 
 // WithOwnChangesAsUpdates makes the operator call update handlers even when its own handlers, daemons and timers have changed the essence
-// in Request.Object. An update handler that changes something each time will then trigger itself forever: see [WithLoopGuard].
+// in Request.Object. An update handler that writes a different value in each call will then trigger itself forever: see [WithLoopGuard].
 //
 // By default, own changes don't count as updates, except in status fields with a handler ([Resource.OnField], or an update handler with
 // [Field]) and in conditions with an [Resource.OnCondition] handler.

@@ -30,7 +30,7 @@ import (
 
 // A resource is a [Resource] for any type of object.
 type resource interface {
-	// kind returns the kind for the engine, and all errors of the declaration, joined.
+	// kind converts the resource for the engine. It joins all errors of the declaration.
 	kind(scheme *runtime.Scheme, store progress.Store, c client.Client) (engine.Kind, error)
 	options() *resourceOptions
 	relatedKinds() []kinds.Related
@@ -70,7 +70,6 @@ func (r *Resource[T]) controllerName(scheme *runtime.Scheme) string {
 	return strings.ToLower(gvk.Kind)
 }
 
-// isMetadata reports whether the resource was declared with [Metadata].
 func isMetadata(obj client.Object) bool {
 	_, is := obj.(*metav1.PartialObjectMetadata)
 	return is
@@ -82,7 +81,7 @@ func isNil(obj client.Object) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// orNoKind returns the error if it is not nil, and otherwise an error about an object without a kind.
+// orNoKind replaces a nil error with one about an object without a kind.
 func orNoKind(err error) error {
 	if err == nil {
 		return errors.New("the object has no kind")
@@ -101,23 +100,23 @@ func gvkOf(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKind, 
 	return gvk, nil
 }
 
-// hasOnlyAdmission reports whether a resource has only admission handlers, so that its objects need no watch.
+// hasOnlyAdmission reports whether the resource only has admission handlers, so its objects need no watch.
 func (r *Resource[T]) hasOnlyAdmission() bool {
 	return len(r.hooks) > 0 && len(r.handlers)+len(r.indexes) == 0
 }
 
-// A hookBuilder builds an admission handler with a lookup of memos. [New] calls it, because the lookup needs the operator.
+// A hookBuilder builds an admission handler. [New] calls it, because the lookup of memos needs the operator.
 type hookBuilder func(memoLookup) webhooks.Hook
 
 // memoLookup returns the memos of an object.
 type memoLookup func(types.UID) *objectstate.Memos
 
-// A Resource is a kind with its handlers. Create it with [For], add handlers, and pass it to [New] or [SetupWithManager], since it is also
-// an [Option]. Don't call its methods after the operator has started.
+// A Resource is a kind with its handlers. Create it with [For], add handlers, and pass it as an [Option] to [New] or [SetupWithManager].
+// Don't call its methods after the operator has started.
 type Resource[T client.Object] struct {
 	*sharedResource[T]
-	when       []func(*Request[T]) bool // filters for handlers that are added to this view later
-	middleware []Middleware[T]          // middleware for handlers that are added to this view later
+	when       []func(*Request[T]) bool // for handlers that are added to this view later
+	middleware []Middleware[T]          // likewise
 }
 
 // A sharedResource is the part of a resource that all its views share.
@@ -168,8 +167,8 @@ func (r *Resource[T]) declarations() (all []*declaration) {
 	return all
 }
 
-// handlersWithUncheckedFields returns the handlers with a field, except those of OnCondition, if the kind has no Go type. For a kind with a
-// Go type, it returns nil, because the check of the declaration covers these fields.
+// handlersWithUncheckedFields returns the handlers with a field, except those of OnCondition. For a kind with a Go type, it returns nil,
+// because their fields are checked with the declaration.
 func (r *Resource[T]) handlersWithUncheckedFields() []*declaration {
 	if fieldtype.Go(reflect.TypeOf(r.obj)) != nil {
 		return nil
@@ -177,7 +176,7 @@ func (r *Resource[T]) handlersWithUncheckedFields() []*declaration {
 	return slices.DeleteFunc(r.declarations(), func(d *declaration) bool { return d.Criteria.Field == nil || d.isForCondition() })
 }
 
-// A typedIndex is the declaration of an index function, with the operations of the index that the engine calls.
+// A typedIndex is the declaration of an index function, with the index operations that the engine calls.
 type typedIndex[T client.Object] struct {
 	*typedHandler[T]
 	index invoke.IndexHandler
@@ -215,16 +214,16 @@ type ResourceOption func(*resourceOptions)
 
 // Sub declares a sub-handler with the id "<handler>/<id>". It is called after this handler has returned nil, and has its own retries,
 // progress and result. The declaring handler finishes when all its sub-handlers have succeeded or failed permanently. Until then, it is
-// called again, but these attempts don't count for [Retries]. Its [Timeout] limits the whole: when it is over, or when the handler fails
-// for a different reason, the unfinished sub-handlers also fail.
+// called again and again, but these attempts don't count for [Retries]. Its [Timeout] limits everything together: once it has passed, or if
+// the handler fails for a different reason, the unfinished sub-handlers fail too.
 //
 // The handler must declare the same sub-handlers each time. If it finishes without declaring an unfinished one, the operator doesn't call
-// that sub-handler again, and reports it in the log and in an Event. Sub-handlers can declare sub-handlers of their own. Only cause
-// handlers can have sub-handlers.
+// that one again, and reports this in the log and in an Event. Sub-handlers can declare their own sub-handlers; apart from them, only cause
+// handlers can.
 //
-// A sub-handler receives the same state and Diff as the declaring handler, and shares its [CancelOnDelete], [RetryOnRelatedChange], [RenamedFrom] and
-// [StoreIn]. Its own options can be filters, [Retries], [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and [ErrorMode]. With any other option, the
-// declaring handler fails permanently.
+// A sub-handler receives the same state and Diff as the declaring handler, and shares its [CancelOnDelete], [RetryOnRelatedChange],
+// [RenamedFrom] and [StoreIn]. Its own options can be filters, [Retries], [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and
+// [ErrorMode]. With any other option, the declaring handler fails permanently.
 //
 // Equivalent in kopf: @kopf.subhandler, kopf.register.
 func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {
@@ -237,7 +236,7 @@ func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {
 		h.addErrorf("the handler is nil: pass a function")
 	}
 	if r.call == nil {
-		return // a test has created the request, so the sub-handler is not called
+		return // the request is from a test, so the sub-handler isn't called
 	}
 	if f := h.Criteria.Field; f != nil && len(f.From)+len(f.To) > 0 && !r.call.ReceivesDiff {
 		h.addErrorf("From and To are only for sub-handlers of OnUpdate and OnField: remove them, because this handler has no old state")

@@ -18,7 +18,7 @@ import (
 )
 
 // Needs declares the verbs that handlers use with the request's client, for example on child objects. [WriteRights] adds these permissions
-// to the roles, and the operator checks them when it starts: see [WithRightsCheck]. Reading from the cache needs list and watch.
+// to the roles, and the operator checks them when it starts (see [WithRightsCheck]). To read from the cache, handlers need list and watch.
 //
 //	kopf.Needs(&appsv1.Deployment{}, "get", "list", "watch", "create", "patch")
 func Needs(obj client.Object, verbs ...string) Option {
@@ -64,7 +64,7 @@ func lookUpIn(kinds []metav1.APIResource, gvk schema.GroupVersionKind) (schema.G
 	return schema.GroupResource{Group: gvk.Group, Resource: guessPlural(gvk)}, !clusterScoped[gvk.GroupKind()]
 }
 
-// guessPlural returns the plural of a kind, according to the rules for regular English words.
+// guessPlural returns the plural of a kind, assuming that it is a regular English word.
 func guessPlural(gvk schema.GroupVersionKind) string {
 	plural, _ := meta.UnsafeGuessKindToResource(gvk)
 	singular := strings.ToLower(gvk.Kind)
@@ -100,13 +100,13 @@ var clusterScoped = map[schema.GroupKind]bool{
 	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}:                             true,
 }
 
-// hasStatus reports whether the kind of an object has the status subresource. If kinds doesn't say, it guesses from the type.
+// hasStatus reports whether an object's kind has the status subresource. If kinds doesn't say, it guesses from the type.
 func hasStatus(kinds []metav1.APIResource, obj client.Object, gvk schema.GroupVersionKind) bool {
 	for _, kind := range kinds {
 		if kind.Group == gvk.Group && kind.Kind == gvk.Kind {
 			plural, _, _ := strings.Cut(kind.Name, "/")
 			if !slices.ContainsFunc(kinds, func(other metav1.APIResource) bool { return strings.Contains(other.Name, "/") }) {
-				break // the list has no subresources, like the list of preferred resources
+				break // the list omits subresources, as the list of preferred resources does
 			}
 			return slices.ContainsFunc(kinds, func(other metav1.APIResource) bool {
 				return other.Group == kind.Group && other.Name == plural+"/status"
@@ -128,7 +128,7 @@ func hasStatus(kinds []metav1.APIResource, obj client.Object, gvk schema.GroupVe
 	return false
 }
 
-// declarations returns the declarations for the kinds that the selection selects. Without kinds, it returns the resources of the patterns instead.
+// declarations returns the declarations for the selected kinds. Without kinds, it returns the resources of the patterns instead.
 func (s *kindSelection) declarations(kinds []metav1.APIResource) (declared []resource, patterns []schema.GroupResource, err error) {
 	if len(kinds) == 0 {
 		if s.selector.match != nil {

@@ -14,18 +14,18 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
-// rightsPart checks the permissions of the operator for its present kinds and namespaces.
+// rightsPart checks the operator's permissions for its current kinds and namespaces.
 type rightsPart struct {
 	mode rights.Check
-	// present returns the permissions of the operator and of some kinds.
+	// present returns the permissions that the operator needs for some kinds.
 	present func(checked map[schema.GroupVersionKind]kinds.Kind, namespaces []string) ([]rbac.Need, error)
 
 	mu      sync.Mutex
 	kinds   map[schema.GroupVersionKind]kinds.Kind
-	checker *checks.Checker // nil if the permissions are not checked
+	checker *checks.Checker // nil if the permissions aren't checked
 }
 
-// start checks the permissions of the operator. It returns an error if the operator must not start without the missing ones.
+// start checks the operator's permissions. It returns an error if the operator must not start without the missing ones.
 func (p *rightsPart) start(ctx context.Context, rt *kinds.Runtime, fixed []kinds.Kind) (*checks.Checker, error) {
 	if p.mode == rights.Skip || !testhook.ChecksRights(ctx) {
 		return nil, nil
@@ -54,14 +54,12 @@ func (p *rightsPart) set(checker *checks.Checker, checked map[schema.GroupVersio
 	p.checker, p.kinds = checker, checked
 }
 
-// checked returns the kinds whose permissions are checked.
 func (p *rightsPart) checked() map[schema.GroupVersionKind]kinds.Kind {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.kinds)
 }
 
-// current returns the running checker, or nil.
 func (p *rightsPart) current() *checks.Checker {
 	p.mu.Lock()
 	defer p.mu.Unlock()

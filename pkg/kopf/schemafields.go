@@ -10,8 +10,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// fieldCheck returns a function that reports handler fields that are missing in the published schema of the kind, and compared values that
-// a field can't have. It returns nil if no handler has such a field to check.
+// fieldCheck returns a function that reports handler fields that are missing in the kind's published schema, and compared values that a
+// field can't have. It returns nil if there is nothing to check.
 func fieldCheck(r resource) func(*apiextensionsv1.JSONSchemaProps, func(handler, field string, problem error)) {
 	declarations := r.handlersWithUncheckedFields()
 	if len(declarations) == 0 {
@@ -26,8 +26,8 @@ func fieldCheck(r resource) func(*apiextensionsv1.JSONSchemaProps, func(handler,
 	}
 }
 
-// checkField returns an error if the field of the handler does not exist, or an error for each compared value that the field cannot have.
-// source describes the Go type or the schema in error messages.
+// checkField returns an error if the handler's field doesn't exist, or one for each compared value that the field can't have. source
+// describes the Go type or the schema in error messages.
 func (d *declaration) checkField(root fieldtype.Type, source string) (errs []error) {
 	field, unknown, suggestion := fieldtype.LookUp(root, d.Criteria.Field.Path)
 	if unknown != "" {

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ByObject returns cache options that restrict a manager's watches by label selectors. A kind is restricted if all its handlers require the
-// same labels. The API server then sends only matching objects, which reduces traffic and memory.
+// ByObject returns cache options that restrict a manager's watches with label selectors. A kind is restricted if all its handlers require
+// the same labels. The API server then only sends matching objects, which saves traffic and memory.
 //
 //	mgr, err := ctrl.NewManager(config, ctrl.Options{Cache: cache.Options{ByObject: kopf.ByObject(databases)}})
 //
@@ -35,8 +35,8 @@ func ByObject(opts ...Option) map[client.Object]cache.ByObject {
 	return out
 }
 
-// commonRequirements returns the object of the kind, and the label requirements that all handlers of the kind have. It returns no requirements
-// if the watch must not be restricted.
+// commonRequirements returns the kind's object, and the label requirements that all its handlers share, or nil if the watch must not be
+// restricted.
 func (r *Resource[T]) commonRequirements() (client.Object, []labels.Requirement) {
 	all := slices.Clone(r.handlers)
 	for _, x := range r.indexes {

@@ -10,13 +10,14 @@ import (
 
 // SetupWithManager creates an operator, checks its declaration and adds it to the manager. It also registers these endpoints:
 //
-//   - [Operator.Healthz] and [Operator.Readyz] as "kopf-<controllers>", with the controller names of all resources, joined by dashes (see [WithName])
-//   - [Operator.ServeProbes] under /kopf/probes of the metrics server, if there are probes
-//   - [Operator.ServePeering] under /kopf/peering of the metrics server, if the operator has [WithPeering]
+//   - [Operator.Healthz] and [Operator.Readyz] as "kopf-<controllers>", with the controller names of all resources, separated by dashes
+//     (see [WithName])
+//   - [Operator.ServeProbes] under /kopf/probes on the metrics server, if there are probes
+//   - [Operator.ServePeering] under /kopf/peering on the metrics server, with [WithPeering]
 //
-// A manager can have only one operator with probes from SetupWithManager, and only one with peering. Use mgr.Add(kopf.New(...)) for the
-// others. If the manager is already running, it accepts no more health checks, so SetupWithManager logs this and adds the operator without
-// them.
+// Because of these paths, a manager can have only one operator with probes from SetupWithManager, and only one with peering. Use
+// mgr.Add(kopf.New(...)) for the others. A manager that is already running doesn't accept health checks, so SetupWithManager logs this and
+// adds the operator without them.
 func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	o := New(mgr, opts...)
 	if err := o.CheckDeclaration(); err != nil {

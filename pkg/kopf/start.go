@@ -30,7 +30,7 @@ func (o *Operator) Start(ctx context.Context) error {
 	defer o.kinds.EndStart()
 	if err := o.functions.run(ctx, o.kinds, "startup", o.functions.startup); err != nil {
 		if ctx.Err() != nil {
-			return nil // the operator was stopped during its startup
+			return nil // the operator was stopped while it was starting
 		}
 		return fmt.Errorf("the operator cannot start:\n%w", err)
 	}
@@ -39,7 +39,6 @@ func (o *Operator) Start(ctx context.Context) error {
 	return errors.Join(err, cleanupErr)
 }
 
-// runControllers runs the parts of the operator until the context is cancelled.
 func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error {
 	s := &starting{operator: o, settings: o.kinds.Settings}
 	s.settings.SharesFinalizer = s.settings.Finalizer == DefaultFinalizer
@@ -47,8 +46,8 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 	return operator.Run(ctx, o.mgr.GetLogger(), o.parts(s))
 }
 
-// watchedKinds returns the kinds that the operator watches from the start, and the kinds of [WhenServed]. It omits kinds that have only
-// admission handlers, because their objects are not watched.
+// watchedKinds returns the kinds that the operator watches from the start, and the kinds of [WhenServed]. It omits kinds with only
+// admission handlers, because their objects aren't watched.
 func (o *Operator) watchedKinds(all []engine.Kind) (fixed, whenServed []kinds.Kind) {
 	for i, r := range o.resources {
 		kind := watchedKind(all[i], r)
@@ -77,11 +76,11 @@ func watchedKind(kind engine.Kind, r resource) kinds.Kind {
 // EnableWarmup is true in the manager's controller options and the controllers use leader election.
 //
 // Warmup doesn't write anything. It starts the watches of the kinds and their related kinds, and calls the functions of [IndexBy], even
-// before those of [OnStartup]. It calls no other handlers. The replica then needs as much memory for its caches as the leader, and
+// before those of [OnStartup], but no other handlers. The replica then needs as much memory for its caches as the leader, and
 // [Operator.Readyz] fails until the caches and the indexes have synced.
 //
-// When the replica becomes the leader, it compares its caches with the API server. To do so, it lists the metadata of the objects once for
-// each kind, or once for each namespace if the manager's cache is restricted to namespaces. It lists the objects again for kinds of
+// When the replica becomes the leader, it compares its caches with the API server. To do so, it lists the objects' metadata once for each
+// kind, or once for each kind and namespace if the manager's cache is restricted to namespaces. It lists the objects again for kinds of
 // [WhenServed] and [ForKinds], whose indexes are empty until then, and with [WithNamespaces] or [WithNamespaceFunc].
 func (o *Operator) Warmup(ctx context.Context) error {
 	if !o.warmsUp() {

@@ -5,7 +5,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 )
 
-// Package kopftest calls handlers with requests that it has created.
+// Package kopftest calls handlers with its own requests.
 func init() {
 	testhook.BindCall = func(request any, call *invoke.Request) { request.(testRequest).attach(call) }
 	testhook.FinishCall = func(request any, err error) error { return request.(testRequest).finish(err) }

@@ -23,18 +23,18 @@ func (r *Resource[T]) applyTo(o *Operator) {
 	}
 }
 
-// CheckDeclaration checks the options, resources and handlers of the operator. It returns all errors, joined. Each error of a handler names
-// the kind and the handler. CheckDeclaration sends no requests and doesn't call handlers. To test these, use kopftest.Check.
+// CheckDeclaration checks the options, resources and handlers of the operator. It returns all mistakes as one joined error, with the kind
+// and the handler where they apply. CheckDeclaration doesn't send requests or call handlers. To test the handlers, use kopftest.Check.
 //
-// [SetupWithManager] calls CheckDeclaration. [Operator.Start] makes the same checks, and also checks that the API server serves the kinds.
+// [SetupWithManager] calls CheckDeclaration. [Operator.Start] makes the same checks, and then checks that the API server serves the kinds.
 func (o *Operator) CheckDeclaration() error {
 	_, err := o.engineKinds()
 	return err
 }
 
-// engineKinds returns the kinds of all resources for the engine, or all errors of the declaration, joined.
+// engineKinds converts all resources for the engine. It joins all errors of the declaration.
 func (o *Operator) engineKinds() ([]engine.Kind, error) {
-	o.checking.Lock() // a user may call CheckObjects or CheckDeclaration while the operator starts
+	o.checking.Lock() // CheckObjects or CheckDeclaration may be called while the operator starts
 	defer o.checking.Unlock()
 	errs := slices.Concat(o.errs, operator.Mistakes(o.parts(nil)))
 	if o.mgr == nil {
@@ -67,7 +67,7 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 			}
 		}
 	}
-	if len(o.selections) == 0 { // other kinds may have the fields
+	if len(o.selections) == 0 { // the kinds of ForKinds may have the fields
 		errs = append(errs, declare.CheckIgnoredFields(&o.kinds.Settings, all)...)
 	}
 	errs = append(errs, operator.Check(o.parts(nil), all)...)

@@ -9,8 +9,8 @@ import (
 
 const defaultWatchCheck = time.Minute
 
-// WithWatchCheck sets how often the operator checks whether the watches of its kinds and related kinds deliver changes. 0 disables the
-// check. Each check sends one small request for each watch. There is one watch for each kind, or one for each kind and namespace if the
+// WithWatchCheck sets how often the operator checks whether the watches of its kinds and related kinds still deliver changes. 0 disables
+// the check. Each check sends one small request for each watch. There is one watch for each kind, or for each kind and namespace if the
 // cache is restricted to namespaces (see [WithNamespaces]). Default: one minute.
 //
 // [Operator.Readyz] fails if a watch is forbidden, if the API server doesn't serve the kind in the declared version, if an object doesn't
@@ -18,10 +18,9 @@ const defaultWatchCheck = time.Minute
 // show that it misses changes or delivers nothing. [Operator.Healthz] fails if a watch is silent for longer than [WithStuckAfter]. The
 // metric kopf_watch_problems counts the watches with problems.
 //
-// The check includes the watches of OnEventAbout handlers. But it sends no requests for them, so it can't detect that they are silent.
+// For the watches of OnEventAbout handlers, the check sends no requests, so it can't detect that they are silent.
 //
-// The operator can't check the informers of a custom cache (NewCache in the manager's options) if they don't provide their resource
-// version.
+// The informers of a custom cache (NewCache in the manager's options) can only be checked if they provide their resource version.
 func WithWatchCheck(interval time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if interval < 0 {

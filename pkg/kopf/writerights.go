@@ -14,9 +14,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
-// WriteRights writes the roles that an operator needs, as YAML, with the reason for each rule. It takes the same options as [New], and
-// needs no API server. Use it in a small program or in a test, so that the roles in your repository stay consistent with the code: see
-// kopftest.CheckRights.
+// WriteRights writes the roles that an operator needs as YAML, with the reason for each rule. It takes the same options as [New], and needs
+// no API server. Use it in a small program, or use kopftest.CheckRights in a test, so that the roles in your repository always match the
+// code.
 //
 //	err := kopf.WriteRights(os.Stdout, scheme, rights.Options{Name: "databases"}, databases)
 //
@@ -37,7 +37,7 @@ func WriteRights(w io.Writer, scheme *runtime.Scheme, options rights.Options, op
 	return rbac.WriteRoles(w, rbac.Options{Name: options.Name, ServiceAccount: options.ServiceAccount, Namespace: options.Namespace}, needs)
 }
 
-// declaredRights returns the permissions of an operator without a manager.
+// declaredRights returns the permissions that an operator needs, without a manager.
 func (o *Operator) declaredRights(scheme *runtime.Scheme, options rights.Options) (needs []rbac.Need, err error) {
 	errs := slices.Concat(o.errs, operator.Mistakes(o.parts(nil)))
 	if scheme == nil {

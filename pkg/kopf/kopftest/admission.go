@@ -17,9 +17,9 @@ import (
 
 // An Admission is the result of an admission handler.
 type Admission[T client.Object] struct {
-	// Err is the error that the handler has returned. It is nil if the handler allows the request.
+	// Err is the error that the handler has returned, or nil if it allows the request.
 	Err error
-	// Object is the object after the call. An API server ignores the changes of a validating handler.
+	// Object is the object after the call. An API server ignores a validating handler's changes.
 	Object T
 	// Changes are the differences between the given object and Object.
 	Changes diff.Diff
@@ -27,12 +27,10 @@ type Admission[T client.Object] struct {
 	Warnings []string
 }
 
-// Admit calls an admission handler once. The request creates obj, or updates old to obj if old is not nil. The handler receives copies of the
-// objects.
+// Admit calls an admission handler once, with copies of the objects. The request creates obj, or updates old to obj if old is not nil.
 //
-// The functions in change modify the Call of the request. Admit copies the operation, the subresource, the user and DryRun to the Review of the
-// request. To test a deletion, set Operation to Delete. obj is then the object to be deleted. The client of the request
-// is nil unless a function sets it:
+// The functions in change modify the Call before it is made. Admit copies its operation, subresource, user and DryRun to its Review. To
+// test the deletion of obj, set Operation to Delete. The Call's client is nil unless a function sets it:
 //
 //	got := kopftest.Admit(t, sized, db, nil, func(call *webhooks.Call) { call.Client = kopftest.Memory(t).Client })
 //	if !apierrors.IsInvalid(got.Err) { ... }
@@ -86,9 +84,10 @@ func review(call *webhooks.Call) {
 	}
 }
 
-// CheckMutation tests that a mutating handler is idempotent. It calls the handler for the creation of an object, and then again for the result, as a
-// repeated call and as an update. It fails the test if one of these calls changes or denies the object. The API server calls a mutating handler for each update, and
-// can call it twice in one request (reinvocationPolicy). CheckMutation returns the object after the first call.
+// CheckMutation tests that a mutating handler is idempotent, because the API server calls it for each update, and can call it twice in one
+// request (reinvocationPolicy). CheckMutation calls the handler for the creation of an object, and then twice more for the result: as a
+// repeated call and as an update. It fails the test if one of the later calls changes or denies the object. It returns the object after the
+// first call.
 func CheckMutation[T client.Object](t testing.TB, fn webhooks.Handler[T], obj T) T {
 	t.Helper()
 	var none T

@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A Scenario is an operator and a sequence of changes made by users, for [Check], [Explore] and [Walk].
+// A Scenario is an operator and a sequence of user changes, for [Check], [Explore] and [Walk].
 type Scenario struct {
 	// Given is the initial state of the cluster. Its Faults and Duration are ignored.
 	Given Given
@@ -23,10 +23,10 @@ type Scenario struct {
 	//
 	//	Setup: func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, databases(mgr.GetClient())) },
 	Setup func(mgr manager.Manager) error
-	// Steps are the changes made by users. Each step starts when the operator has no pending work, as for [Operator.RunUntilQuiet].
+	// Steps are the user changes. Each step starts when the operator has no pending work, as for [Operator.RunUntilQuiet].
 	Steps []func(t testing.TB, c *Cluster)
-	// ExternalState returns the state that handlers change outside of the cluster, such as the state of a fake cloud API. It must be the
-	// same with and without faults whenever the operator has no pending work. The comparison follows pointers.
+	// ExternalState returns the state that handlers change outside of the cluster, such as the state of a fake cloud API. Whenever the
+	// operator has no pending work, it must be the same with and without faults. The comparison follows pointers.
 	ExternalState func() any
 	// Ignore lists the dotted paths of fields that may differ, such as "status.startedAt". Write "\." for a dot in a key.
 	Ignore []string
@@ -35,13 +35,13 @@ type Scenario struct {
 // Check tests whether handlers survive crashes, failed requests and shutdowns. It first runs a scenario without faults. Then it repeats the
 // scenario, in memory and in virtual time, once for each of these faults:
 //
-//   - a crash before each write and a crash after each write, followed by a restart. Handlers whose success was not written are then called
-//     again. If they are idempotent, they lead to the same state.
+//   - a crash before each write and a crash after each write, followed by a restart. Handlers whose success wasn't written are then called
+//     again, which leads to the same state if they are idempotent.
 //   - a conflict, a server error and a lost response at each write.
 //   - a shutdown during each handler call, followed by a restart. The handler must return when its context is cancelled.
 //
-// After each step, all objects and the external state must be the same as without faults. Objects that differ only in their names count as
-// equal, because handlers may give random names to children. Check reports differences of the same kind once, with their number.
+// After each step, all objects and the external state must be the same as without faults. Objects that only differ in their names count as
+// equal, because handlers may give random names to children. Differences of the same kind are reported once, with their number.
 //
 // Check also reports unsafe writes, which can overwrite a concurrent change:
 //
@@ -49,13 +49,13 @@ type Scenario struct {
 //   - a patch that replaces a list without a resourceVersion or a test;
 //   - a JSON patch that addresses a list item by its index without a test.
 //
-// Check injects faults at no more than 100 writes and 100 calls, evenly spread, and logs this if a scenario has more. A scenario without
-// any handler call fails the test.
+// Check injects faults at no more than 100 writes and 100 calls, evenly spread, and logs this if a scenario has more. If no handler is
+// called, the test fails.
 //
-// The function setup must return a new Scenario with new external state for each run. Check calls it in a bubble of testing/synctest, so
-// the test itself must not run in one.
+// The function setup must return a new Scenario with new external state for each run. Check calls it in a testing/synctest bubble, so the
+// test itself must not run in one.
 //
-// Check calls the handlers. To check only the declaration of an operator, call its CheckDeclaration method.
+// To check only an operator's declaration without calling handlers, use its CheckDeclaration method.
 func Check(t *testing.T, setup func() Scenario) {
 	t.Helper()
 	for _, finding := range findings(t, setup) {
@@ -63,7 +63,7 @@ func Check(t *testing.T, setup func() Scenario) {
 	}
 }
 
-// findings runs the scenario under all faults. It returns each finding once.
+// findings runs the scenario with all faults, and returns each finding once.
 func findings(t *testing.T, setup func() Scenario) (all []string) {
 	t.Helper()
 	reference := runScenario(t, setup, runOptions{when: injection{}.when()})
@@ -117,7 +117,7 @@ func (d *differences) add(kind, text string) {
 	}
 }
 
-// summaries returns one line for each kind: the first finding and the number of further ones.
+// summaries returns one line for each kind, with the first finding and the number of others.
 func (d *differences) summaries() (lines []string) {
 	for _, kind := range d.kinds {
 		line := d.first[kind]
@@ -133,8 +133,8 @@ func (d *differences) summaries() (lines []string) {
 type injection struct {
 	write  int    // number of the write, counted from 1; 0 for a shutdown
 	what   string // kind of the fault: one of the constants below
-	call   int    // number of the handler call during which the operator is shut down, counted from 1; 0 for a fault at a write
-	target string // description of the write or the call, for messages
+	call   int    // number of the handler call in which the operator is shut down, counted from 1; 0 for a fault at a write
+	target string // describes the write or the call in messages
 }
 
 // when returns a text for messages, such as "after a crash before write 2 (patch pods/orders)".
@@ -178,7 +178,7 @@ const (
 	lostAnswer  = "a lost response"
 )
 
-// injections returns the faults for a scenario. It selects at most maxInjections writes and at most maxInjections calls, evenly spread.
+// injections returns the faults for a scenario, at no more than maxInjections writes and maxInjections calls, evenly spread.
 func injections(t testing.TB, reference *scenarioRun) (all []injection) {
 	t.Helper()
 	if len(reference.writes) > maxInjections || len(reference.calls) > maxInjections {
@@ -196,7 +196,7 @@ func injections(t testing.TB, reference *scenarioRun) (all []injection) {
 	return all
 }
 
-// maxInjections limits the number of writes and of calls with faults, so that a check takes some seconds.
+// maxInjections limits the number of writes and of calls with faults, so that a check only takes seconds.
 const maxInjections = 100
 
 // spreadIndexes returns up to maxInjections numbers below n, evenly spread, with the first and the last one.

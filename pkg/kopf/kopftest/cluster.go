@@ -23,15 +23,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 )
 
-// A Cluster is an API server for tests of operators: in memory ([Memory]) or a real one ([Environment]).
+// A Cluster is an API server for operator tests, either in memory ([Memory]) or a real one ([Environment]).
 type Cluster struct {
-	// Client reads and writes without a cache and without injected faults. Use it to do what a user would do.
+	// Client reads and writes without a cache and without injected faults. Use it for what a user would do.
 	Client client.Client
 	// Config connects to the server with all permissions, unless [Cluster.WithRights] restricts them.
 	Config *rest.Config
 	// Scheme contains the Go types of the objects.
 	Scheme *runtime.Scheme
-	// Namespace restricts the operators of this cluster to one namespace. If it is empty, they are not restricted. See [Cluster.ForTest].
+	// Namespace restricts the cluster's operators to one namespace, unless it is empty. See [Cluster.ForTest].
 	Namespace string
 
 	server       *apiserver.Server // server in memory; nil for a real server
@@ -39,9 +39,9 @@ type Cluster struct {
 	mapper       meta.RESTMapper   // static mapper for a server in memory; nil for a real server
 }
 
-// Create creates objects, including their status, and sets objs to the stored objects. It fails the test if it can't create one of them.
+// Create creates objects, including their status, and updates objs to what is stored. It fails the test if it can't create one of them.
 //
-// In all methods, a namespaced object without a namespace gets the namespace of the cluster, or "default" if the cluster has none.
+// In all methods, a namespaced object without a namespace gets the cluster's namespace, or "default" if the cluster has none.
 func (c *Cluster) Create(t testing.TB, objs ...client.Object) {
 	t.Helper()
 	for _, obj := range objs {
@@ -60,14 +60,14 @@ func (c *Cluster) Create(t testing.TB, objs ...client.Object) {
 		}
 		// A running operator may already have changed the object, so the patch carries no resourceVersion.
 		err = c.Client.Status().Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, patch))
-		if err != nil && !apierrors.IsNotFound(err) { // without the subresource, Create has already stored the status
+		if err != nil && !apierrors.IsNotFound(err) { // NotFound means that the kind has no subresource, so the status is already stored
 			t.Fatalf("kopftest: setting the status of %s: %v", c.name(obj), err)
 		}
 		c.Get(t, obj)
 	}
 }
 
-// Get reads an object by its name and namespace. It fails the test if the object does not exist.
+// Get reads an object by its name and namespace. It fails the test if the object doesn't exist.
 func (c *Cluster) Get(t testing.TB, obj client.Object) {
 	t.Helper()
 	c.setDefaultNamespace(obj)
@@ -76,8 +76,7 @@ func (c *Cluster) Get(t testing.TB, obj client.Object) {
 	}
 }
 
-// Delete deletes objects. An object with finalizers exists until its finalizers are removed. Delete fails the test if an object doesn't
-// exist.
+// Delete deletes objects. An object with finalizers stays until they are removed. Delete fails the test if an object doesn't exist.
 func (c *Cluster) Delete(t testing.TB, objs ...client.Object) {
 	t.Helper()
 	for _, obj := range objs {
@@ -89,8 +88,8 @@ func (c *Cluster) Delete(t testing.TB, objs ...client.Object) {
 }
 
 // Edit reads an object, calls change with it, and updates it, including its status. If the kind has the status subresource, a changed
-// status needs a second request. After a conflict, Edit reads the object and calls change again. After 100 conflicts, it fails the test.
-// When Edit returns, obj is the stored object.
+// status takes a second request. After a conflict, Edit reads the object and calls change again; after 100 conflicts, it fails the test.
+// When Edit returns, obj is what is stored.
 func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
 	t.Helper()
 	for range 100 {
@@ -107,7 +106,7 @@ func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
 	t.Fatalf("kopftest: updating %s: too many conflicts", c.name(obj))
 }
 
-// updateWithStatus updates an object. If the response shows that the server has ignored the status, it updates the status subresource too.
+// updateWithStatus updates an object. If the response shows that the server ignored the status, it updates the status subresource too.
 func updateWithStatus(ctx context.Context, c client.Client, obj client.Object) error {
 	wanted, err := statusField(obj)
 	if err != nil {
@@ -146,7 +145,7 @@ func statusField(obj client.Object) (any, error) {
 	return runtime.DeepCopyJSONValue(content["status"]), nil
 }
 
-// Object returns a function that reads the object each time it is called. Use it with Eventually and Consistently of Gomega:
+// Object returns a function that reads the object each time it is called. Use it with Gomega's Eventually and Consistently:
 //
 //	Eventually(kopftest.Object(t, cluster, db)).Should(kopftest.HaveHandled())
 func Object[T client.Object](t testing.TB, c *Cluster, obj T) func() (T, error) {
@@ -158,7 +157,7 @@ func Object[T client.Object](t testing.TB, c *Cluster, obj T) func() (T, error) 
 	}
 }
 
-// setDefaultNamespace sets the namespace of a namespaced object that has none.
+// setDefaultNamespace sets the namespace of a namespaced object that doesn't have one.
 func (c *Cluster) setDefaultNamespace(obj client.Object) {
 	if obj.GetNamespace() != "" {
 		return
@@ -187,7 +186,7 @@ func (c *Cluster) connect(t testing.TB) (*connection, client.Client) {
 	return l, through
 }
 
-// configFor returns a config whose clients use the connection. The clients send JSON, because the connection cannot decode protobuf.
+// configFor returns a config whose clients use the connection. They send JSON, because the connection can't decode protobuf.
 func (c *Cluster) configFor(l *connection) *rest.Config {
 	config := rest.CopyConfig(c.Config)
 	config.ContentType = runtime.ContentTypeJSON
@@ -207,5 +206,5 @@ func schemeOr(scheme *runtime.Scheme) *runtime.Scheme {
 	return scheme
 }
 
-// pollInterval is the interval between two checks while waiting for a state.
+// pollInterval is the interval between two checks while a test waits for a state.
 const pollInterval = 20 * time.Millisecond

@@ -23,28 +23,28 @@ type Given struct {
 	Now time.Time
 	// Objects exist before the operator starts. They keep their annotations, finalizers, deletionTimestamp and status.
 	Objects []client.Object
-	// Faults apply to requests of the operator.
+	// Faults apply to the operator's requests.
 	Faults []Fault
 	// Scheme contains the Go types. Default: the scheme of client-go with the built-in kinds.
 	Scheme *runtime.Scheme
 	// CRDs are files and directories with CustomResourceDefinitions: see [CRDs].
 	CRDs []string
-	// Duration is the time for which the operator runs, in virtual time. Default: one second, which is enough for all
-	// work that is due immediately.
+	// Duration is how long the operator runs, in virtual time. Default: one second, which is enough for all work that is due immediately.
 	Duration time.Duration
 }
 
-// A Report contains the handler calls, the writes and the Events of an operator.
+// A Report contains an operator's handler calls, writes and Events.
 type Report struct {
 	// Calls are the handler calls in the order in which they started.
 	Calls []Call
-	// Writes are the writes of the operator, without the requests for Events.
+	// Writes are the operator's writes, except for Events.
 	Writes []Write
-	// Events are the created Events, including Events of the operator itself, such as HandlerFailed.
+	// Events are the created Events, including the operator's own, such as HandlerFailed.
 	Events []Event
-	// RequeueAfter is the delay of the requeue that is due next, from the end of its reconcile. It is rounded to milliseconds, and 0 if no object is requeued.
+	// RequeueAfter is the delay until the next requeue, counted from the end of its reconcile and rounded to milliseconds. It is 0 if no
+	// object is requeued.
 	RequeueAfter time.Duration
-	// Errors are the errors that reconciles have returned, for example after failed requests. The errors of handlers are in Calls.
+	// Errors are the errors that reconciles have returned, for example after failed requests. Handler errors are in Calls.
 	Errors []error
 
 	scheme  *runtime.Scheme
@@ -52,15 +52,16 @@ type Report struct {
 	engines []*engine.Engine
 }
 
-// Cycle runs an operator in memory and in virtual time, starting from the given state, and reports its handler calls, writes and Events. It runs in
-// the bubble of testing/synctest in which the test runs, or else in a new bubble. Handlers may wait only for channels and timers that were created in the same bubble.
+// Cycle runs an operator in memory and in virtual time, starting from the given state, and reports its handler calls, writes and Events. It
+// uses the test's testing/synctest bubble, or else a new one. Handlers may only wait for channels and timers that were created in the same
+// bubble.
 func Cycle(t *testing.T, given Given, opts ...kopf.Option) *Report {
 	t.Helper()
 	return CycleManager(t, given, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, opts...) })
 }
 
-// CycleManager is [Cycle] for an operator with its own setup function, such as the setup function of main.go, or for handlers that need the manager. The
-// functions in change modify the options of the manager.
+// CycleManager is [Cycle] for an operator with its own setup function, such as the one in main.go, or for handlers that need the manager.
+// The functions in change modify the manager's options.
 func CycleManager(t *testing.T, given Given, setup func(manager.Manager) error, change ...func(*manager.Options)) *Report {
 	t.Helper()
 	report := &Report{}
@@ -110,7 +111,8 @@ func advanceClock(t testing.TB, now time.Time) {
 	<-time.After(wait)
 }
 
-// check fails the test if an object, or one of its records, is more than a day newer than the clock. The engine would delay the handlers of such an object.
+// check fails the test if an object or one of its records is more than a day newer than the clock, because the engine would delay its
+// handlers.
 func (g Given) check(t testing.TB) {
 	t.Helper()
 	for _, obj := range g.Objects {
@@ -128,7 +130,7 @@ func (g Given) check(t testing.TB) {
 	}
 }
 
-// recorded matches the start times of handlers in the records of annotations.
+// recorded matches the handlers' start times in annotations.
 var recorded = regexp.MustCompile(`"started": ?"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)`)
 
 func (g Given) cluster(t testing.TB) *Cluster {
@@ -136,8 +138,8 @@ func (g Given) cluster(t testing.TB) *Cluster {
 	return Memory(t, Types(schemeOr(g.Scheme)), CRDs(g.CRDs...), Objects(g.Objects...))
 }
 
-// Get sets obj to the object with its name, in the state at the end of the run. If obj has no namespace, Get compares
-// only the kind and the name. Get returns false if the object does not exist.
+// Get sets obj to the object with the same name, in its state at the end of the run. If obj has no namespace, only the kind and the name
+// are compared. Get returns false if the object doesn't exist.
 func (r *Report) Get(t testing.TB, obj client.Object) bool {
 	t.Helper()
 	gvk, err := apiutil.GVKForObject(obj, r.scheme)
@@ -157,14 +159,14 @@ func (r *Report) Get(t testing.TB, obj client.Object) bool {
 	return false
 }
 
-// Record returns the stored progress of a handler for an object. It returns nil if no progress is stored, for example after all handlers
-// have finished.
+// Record returns a handler's stored progress for an object. It returns nil if no progress is stored, for example after all handlers have
+// finished.
 func (r *Report) Record(t testing.TB, obj client.Object, id string) *progress.Record {
 	t.Helper()
 	if !r.Get(t, obj) {
 		return nil
 	}
-	gvk, _ := apiutil.GVKForObject(obj, r.scheme) // this cannot fail after Get
+	gvk, _ := apiutil.GVKForObject(obj, r.scheme) // can't fail after Get
 	for _, e := range r.engines {
 		if e.GVK != gvk {
 			continue
@@ -179,7 +181,7 @@ func (r *Report) Record(t testing.TB, obj client.Object, id string) *progress.Re
 	return nil
 }
 
-// Handlers returns the ids of the called handlers in order. With reasons, it returns only the handlers of the calls with one of these reasons.
+// Handlers returns the ids of the called handlers in order. With reasons, it only includes calls with one of them.
 func (r *Report) Handlers(reasons ...kopf.Reason) (ids []string) {
 	for _, call := range withReasons(r.Calls, reasons) {
 		ids = append(ids, call.Handler)

@@ -16,18 +16,18 @@
 //     the Events, the stored progress, and the next requeue. Use it for table tests.
 //   - [Check] repeats a [Scenario] with crashes, conflicts, lost responses and shutdowns, and compares the results. It finds handlers that
 //     are not idempotent. [CheckMutation] finds mutating admission handlers that are not idempotent.
-//   - [Explore] repeats a scenario with more faults, including restarts with stale lists and delayed watch events. Each failure
-//     contains a plan that reproduces it.
-//   - [Walk] keeps replacing the spec of an object with random specs. It finds handlers whose result depends on earlier specs, and objects
-//     that remain after the deletion.
+//   - [Explore] repeats a scenario with more faults, including restarts with stale lists, and delayed watch events. Each failure contains a
+//     plan that reproduces it.
+//   - [Walk] keeps replacing an object's spec with random ones. It finds handlers whose result depends on earlier specs, and objects that
+//     are left behind after the deletion.
 //   - [Cluster.Run] runs an operator during a test, on [Memory] or on an [Environment]. [Operator.RunUntilQuiet] waits until the operator
 //     has no pending work. [Operator.Stop] and [Operator.Crash] stop the operator.
 //   - [HaveHandled], [HaveInProgress], [HaveFinalizer] and [HaveCondition] are Gomega matchers for objects.
 //
 // # Virtual time
 //
-// With a cluster in memory, a test can run in a bubble of testing/synctest. The clock of a bubble starts at midnight UTC of 2000-01-01, see
-// [Memory]. It advances when all goroutines are waiting, so a retry after a day takes almost no real time. [Cycle], [Check], [Explore] and
+// With a cluster in memory, a test can run in a testing/synctest bubble. The bubble's clock starts at midnight UTC on 2000-01-01 (see
+// [Memory]). It advances when all goroutines are waiting, so a retry after a day takes almost no real time. [Cycle], [Check], [Explore] and
 // [Walk] create a bubble themselves.
 //
 //	synctest.Test(t, func(t *testing.T) {
@@ -42,23 +42,23 @@
 //
 // We test the cluster in memory against a real API server. It differs in these points:
 //
-//   - Only [CRDs] have schemas, and CEL rules are not checked. Built-in objects must fit their Go types. Only their metadata is validated, and few
-//     of their fields have defaults.
-//   - Versions of a kind are separate kinds.
-//   - Objects can be in namespaces that do not exist.
+//   - Only [CRDs] have schemas, and CEL rules aren't checked. Built-in objects must fit their Go types, but only their metadata is
+//     validated, and few of their fields have defaults.
+//   - Different versions of a kind are separate kinds.
+//   - Objects can be in namespaces that don't exist.
 //   - The only subresource is status. Field selectors support only metadata.name and metadata.namespace, and some fields of Events.
-//   - There is no admission, no access control, no controller and no garbage collector.
+//   - Admission, access control, controllers and the garbage collector are missing.
 //
 // Use an [Environment] for tests that depend on one of these.
 //
 // # Caveats
 //
 // With package testing, pass your *testing.T, and with Ginkgo, pass GinkgoTB(). [Cycle], [Check], [Explore] and [Walk] need a *testing.T,
-// because testing/synctest needs one. If a precondition fails, the test ends with a message that starts with "kopftest:".
+// because testing/synctest needs one. If a precondition isn't met, the test fails with a message that starts with "kopftest:".
 //
 // [Check] and [Explore] crash the operator at its writes, not between two statements of a handler. A handler that ignores its context can't
-// be stopped. If it doesn't return within 48 hours of virtual time, the test ends with a panic that names the handler.
+// be stopped. If it doesn't return within 48 hours of virtual time, the test panics with the handler's name.
 //
-// The package imports envtest and Gomega, so import it only in tests. It removes the rate limit of utilruntime.ErrorHandlers, which would block
-// operators in a bubble for years of virtual time.
+// The package imports envtest and Gomega, so import it only in tests. It removes the rate limit of utilruntime.ErrorHandlers, which would
+// block operators in a bubble for years of virtual time.
 package kopftest

@@ -21,9 +21,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/reaper"
 )
 
-// Environment starts a real API server with etcd for a test, and stops them when the test ends. Starting takes some seconds. On Linux and
-// macOS, the servers stop even after a panic, a timeout or Ctrl-C. To share a server among the tests of a package, use [Main]. With Ginkgo,
-// call Environment in BeforeSuite with GinkgoTB().
+// Environment starts a real API server with etcd for a test, and stops them when the test ends. The start takes a few seconds. On Linux and
+// macOS, the servers are stopped even after a panic, a timeout or Ctrl-C. To share a server among the tests of a package, use [Main]. With
+// Ginkgo, call Environment in BeforeSuite with GinkgoTB().
 //
 // Environment looks for the binaries in this order:
 //
@@ -31,7 +31,7 @@ import (
 //   - bin/controlplane and bin/k8s/<version>, in the directory of the test and in its parent directories;
 //   - the directory of setup-envtest.
 //
-// Environment fails the test if the binaries are missing, because it doesn't download them. The start timeout is one minute, unless the
+// Environment doesn't download the binaries, so it fails the test if they are missing. The start timeout is one minute, unless the
 // environment variable KUBEBUILDER_CONTROLPLANE_START_TIMEOUT sets a different one. USE_EXISTING_CLUSTER is ignored.
 func Environment(t testing.TB, opts ...ClusterOption) *Cluster {
 	t.Helper()
@@ -82,9 +82,9 @@ func isSet(name string) bool {
 	return f != nil && f.Value.String() != f.DefValue
 }
 
-// ForTest returns a copy of the cluster with a new namespace, to isolate tests from each other. Operators of the copy handle objects in the
-// new namespace and cluster-scoped objects. The namespace is not deleted after the test, because only a kube-controller-manager could
-// complete the deletion.
+// ForTest returns a copy of the cluster with a new namespace, to isolate tests from each other. Its operators handle the objects in this
+// namespace and cluster-scoped objects. The namespace isn't deleted after the test, because only a kube-controller-manager could finish its
+// deletion.
 func (c *Cluster) ForTest(t testing.TB) *Cluster {
 	t.Helper()
 	ns := &unstructured.Unstructured{} // the scheme may lack the type
@@ -129,7 +129,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 		env.ControlPlaneStartTimeout = startTimeout
 	}
 	stop = func() error {
-		watch.Stop() // this kills the servers, because a graceful stop waits for clients
+		watch.Stop() // kills the servers, because a graceful stop would wait for clients
 		err := env.Stop()
 		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
 			err = nil // the reaper has already stopped the server
@@ -143,7 +143,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("start the API server (on a slow machine, set %s=3m): %w", envStartTimeout, err), stop())
 	}
-	if err := env.WebhookInstallOptions.Cleanup(); err != nil { // Cleanup removes the unused directory with certificates
+	if err := env.WebhookInstallOptions.Cleanup(); err != nil { // removes the unused certificate directory
 		return nil, nil, errors.Join(err, stop())
 	}
 	c = &Cluster{Scheme: env.Scheme, Config: rest.CopyConfig(config), webhookSlots: &webhookSlots{}}
@@ -160,7 +160,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 	return c, stop, nil
 }
 
-// configureServers sets the binaries and the data directories of the servers. The reaper stops the servers when this process ends.
+// configureServers sets the servers' binaries and data directories. The reaper stops the servers when this process exits.
 func configureServers(plane *envtest.ControlPlane, watch *reaper.Reaper, assets, dir string) (err error) {
 	plane.Etcd = &envtest.Etcd{DataDir: filepath.Join(dir, "etcd")}
 	plane.APIServer = &envtest.APIServer{CertDir: filepath.Join(dir, "kube-apiserver")}
@@ -206,7 +206,7 @@ func findAssets() (string, error) {
 		"`setup-envtest use`, or set %s to a directory with both (searched bin/ of %s and of its parent directories)", variable, at)
 }
 
-// findProjectAssets returns the directory with the binaries below the bin directory of a project, or an empty string.
+// findProjectAssets returns the directory with the binaries below a project's bin directory, or an empty string.
 func findProjectAssets(bin string) string {
 	if dir := filepath.Join(bin, "controlplane"); hasAssets(dir) {
 		return dir
@@ -214,7 +214,7 @@ func findProjectAssets(bin string) string {
 	return findNewest(filepath.Join(bin, "k8s"))
 }
 
-// findNewest returns the subdirectory with the binaries whose name is the last one in alphabetical order. The names begin with the version.
+// findNewest returns the alphabetically last subdirectory with the binaries. The names start with the version.
 func findNewest(parent string) string {
 	entries, err := os.ReadDir(parent)
 	if err != nil {

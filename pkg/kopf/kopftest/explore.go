@@ -17,37 +17,37 @@ func WithPairs() ExploreOption {
 	return func(o *explore.Options) { o.Pairs = true }
 }
 
-// WithMaxPlans limits how many plans are run. The selected ones are spread evenly over all plans and are the same in each run of the test.
-// The environment variable KOPFTEST_ALL=1 removes the limit.
+// WithMaxPlans limits how many plans are run. They are spread evenly over all plans, and each test run selects the same ones. The
+// environment variable KOPFTEST_ALL=1 removes the limit.
 func WithMaxPlans(plans int) ExploreOption {
 	return func(o *explore.Options) { o.Sample = plans }
 }
 
-// Explore first runs a scenario without faults, and derives a plan for each possible fault from this run. Then it runs the scenario once
-// for each plan, in memory and in virtual time:
+// Explore first runs a scenario without faults, and derives a plan for each possible fault from it. Then it runs the scenario once for each
+// plan, in memory and in virtual time:
 //
 //   - for each write of the operator: a crash before it, a crash after it, a lost response, an unavailable server, and a conflict;
 //   - for each crash and each earlier change of an object: a restart whose first list is as old as that change, as a lagging API server
 //     can return it;
-//   - for each watch event that a later event of the same object supersedes: a delay of at most 20 seconds of virtual time. If the later event
-//     arrives during this time, the operator receives one event for both.
+//   - for each watch event that is superseded by a later one for the same object: a delay of at most 20 seconds of virtual time. If the
+//     later event arrives in the meantime, the operator receives one event for both.
 //
 // Explore leaves out plans that can't have any effect. For each plan, it checks that
 //
 //   - all objects and the external state are the same as without faults whenever the operator has no pending work;
-//   - no handler was called again for a cause after its success was written;
-//   - no status says that the operator has observed an older generation if only the operator has changed the object since;
-//   - the operator finishes its work and writes nothing in the following hour, unless it does so without faults too.
+//   - no handler is called again for a cause after its success was written;
+//   - no status claims that the operator has observed an older generation if only the operator has changed the object since;
+//   - the operator finishes its work and writes nothing in the following hour, unless it also does so without faults.
 //
-// Explore covers the crashes, conflicts and lost responses of [Check], but takes longer. It doesn't report unsafe writes, inject server
-// errors with status 500, or stop the operator during calls, so use both.
+// Explore covers the crashes, conflicts and lost responses of [Check], but takes longer. Use both, because Explore doesn't report unsafe
+// writes, inject server errors with status 500, or stop the operator during calls.
 //
 // A failure contains its plan. To run only this plan, set the environment variable KOPFTEST_PLAN to it:
 //
 //	KOPFTEST_PLAN='crash-after@3/list@1' go test -run '^TestDatabases$' .
 //
-// The function setup must return a new Scenario for each run, as for [Check]. The test must not run in a bubble of testing/synctest.
-// Explore logs how many plans were made, omitted and run.
+// The function setup must return a new Scenario for each run, as for [Check]. The test must not run in a testing/synctest bubble. Explore
+// logs how many plans were made, omitted and run.
 func Explore(t *testing.T, setup func() Scenario, opts ...ExploreOption) {
 	t.Helper()
 	options, err := exploreOptions(opts)
@@ -72,7 +72,7 @@ func Explore(t *testing.T, setup func() Scenario, opts ...ExploreOption) {
 const (
 	// planVariable names the environment variable that selects the only plan to run.
 	planVariable = "KOPFTEST_PLAN"
-	// allVariable names the environment variable that removes the limit of WithMaxPlans if it is not empty.
+	// allVariable names the environment variable that removes the limit of WithMaxPlans unless it is empty.
 	allVariable = "KOPFTEST_ALL"
 )
 

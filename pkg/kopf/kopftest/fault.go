@@ -11,25 +11,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A Fault makes requests of an operator fail or wait. If several faults match a request, the first fault that is neither skipped nor used up applies.
+// A Fault makes an operator's requests fail or wait. If several faults match a request, the first one that is neither skipped nor used up
+// applies.
 type Fault struct {
 	// Verb, Resource and Subresource select requests, with the values of [Write] and the verbs "get", "list" and "watch". An empty field
-	// matches every value, but an empty Verb does not match watches. Subresource "-" matches requests without a subresource.
+	// matches every value, except that an empty Verb doesn't match watches. Subresource "-" matches requests without a subresource.
 	Verb, Resource, Subresource string
-	// Skip is the number of matching requests before the fault applies. Times is the number of requests to which the fault then applies. 0 means
-	// one request, and a negative number means all requests. Requests to which an earlier fault applies do not count.
+	// Skip is the number of matching requests to skip first. Times is how many requests the fault then applies to; 0 means one, and a
+	// negative number means all. Requests to which an earlier fault applies don't count.
 	Skip, Times int
 
-	// Code is the status code of the response, such as 409, 429 or 500. The request does not reach the server. The response has the reason that a
-	// real server sends, such as Conflict for 409 and Expired for 410. A response with 429 asks the client to wait for a second. client-go then
-	// retries up to ten times.
+	// Code is the status code of the response, such as 409, 429 or 500. The request doesn't reach the server. The response has the same
+	// reason as a real one, such as Conflict for 409 and Expired for 410. A response with 429 asks the client to wait for a second;
+	// client-go then retries up to ten times.
 	Code int
 	// Lost drops the response after the server has handled the request.
 	Lost bool
 	// Delay is the time before the request is sent.
 	Delay time.Duration
-	// Before is called before the request is sent. Use it for a concurrent change by another client. It runs in a goroutine of the operator, so it
-	// must not call t.Fatal.
+	// Before is called before the request is sent. Use it for a concurrent change by a different client. It runs in one of the operator's
+	// goroutines, so it must not call t.Fatal.
 	Before func()
 
 	matched int // number of matching requests so far
@@ -42,7 +43,7 @@ var (
 
 func (f *Fault) matches(r request) bool {
 	switch {
-	case r.verb == "": // the request is not for objects, for example a discovery request
+	case r.verb == "": // not for objects, for example a discovery request
 		return false
 	case f.Verb != "" && f.Verb != r.verb, f.Verb == "" && r.verb == "watch", f.Resource != "" && f.Resource != r.resource:
 		return false
@@ -60,7 +61,7 @@ func (f *Fault) applies() bool {
 	return nth > 0 && (f.Times < 0 || nth <= max(1, f.Times))
 }
 
-// statusForCode returns the status that a real server sends with a code.
+// statusForCode returns the status that a real server would send.
 func statusForCode(code int) metav1.Status {
 	status := apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "", 0, false).Status()
 	switch code {
@@ -76,5 +77,5 @@ func statusForCode(code int) metav1.Status {
 	return status
 }
 
-// retryAfterSeconds is the wait that a response with 429 asks for.
+// retryAfterSeconds is how long a response with 429 asks the client to wait.
 const retryAfterSeconds = 1

@@ -32,22 +32,22 @@ import (
 
 // An Invocation is the result of one handler call.
 type Invocation[T client.Object] struct {
-	// Outcome contains the error and, if the handler would be called again, the delay. A panic is an error, as in an operator.
+	// Outcome contains the error and, if the handler would be called again, the delay. A panic becomes an error, as in an operator.
 	Outcome progress.Outcome
-	// RequeueAfter is the delay that a reconcile handler requests before its next call, or 0.
+	// RequeueAfter is the delay that a reconcile handler has requested before its next call, or 0.
 	RequeueAfter time.Duration
-	// Object is the object after the call. If the handler replaces the request's object with another copy of the same object, this is that
-	// copy. A replacement with a different name or uid is ignored; an operator rejects it.
+	// Object is the object after the call. If the handler has replaced the request's object with a different copy of it, this is that copy.
+	// A replacement with a different name or uid is ignored here, but an operator would reject it.
 	Object T
 	// Changes are the differences between the given object and Object.
 	Changes diff.Diff
 	// Result is the value passed to SetResult in its JSON form.
 	Result any
-	// Events are the Events that the handler posts.
+	// Events are the Events that the handler has posted.
 	Events []Event
-	// Flushed contains a copy of the object for each call of Flush.
+	// Flushed contains a copy of the object from each call of Flush.
 	Flushed []T
-	// Writes are the writes of the request's client.
+	// Writes are the writes that the handler has made with the request's client.
 	Writes []Write
 	// SubHandlers are the ids of the declared sub-handlers, without the id of the handler. [Invocation.InvokeSubHandler] calls them.
 	SubHandlers []string
@@ -56,8 +56,8 @@ type Invocation[T client.Object] struct {
 	call call
 }
 
-// An Event is a Kubernetes Event. An [Invocation] contains only the Events of the handler. An [Operator] and a [Report] also contain the Events of
-// the operator itself, such as HandlerFailed.
+// An Event is a Kubernetes Event. An [Invocation] only contains the handler's Events. An [Operator] and a [Report] include the operator's
+// own Events, such as HandlerFailed.
 type Event struct{ Type, Reason, Action, Note string }
 
 // String returns a short form: "Warning Busy: the cloud is busy".
@@ -66,7 +66,7 @@ func (e Event) String() string { return fmt.Sprintf("%s %s: %s", e.Type, e.Reaso
 // An InvokeOption configures [Invoke].
 type InvokeOption func(*call)
 
-// A call contains the options of Invoke.
+// A call holds the options of Invoke.
 type call struct {
 	reason     kopf.Reason
 	old        client.Object
@@ -79,7 +79,7 @@ type call struct {
 	ctx        context.Context
 	cluster    *Cluster
 	made       bool        // whether the cluster was created for this call
-	connection *connection // connection of the client of the request
+	connection *connection // connection of the request's client
 	client     client.Client
 	scheme     *runtime.Scheme
 	others     []client.Object
@@ -89,11 +89,12 @@ type call struct {
 // WithReason sets the reason of the request. Default: [kopf.ReasonUpdate] with [WithOldObject], otherwise [kopf.ReasonCreate].
 func WithReason(reason kopf.Reason) InvokeOption { return func(c *call) { c.reason = reason } }
 
-// WithOldObject sets the last-handled state of the object. It determines Old and Diff of the request, and makes the call an update by default.
+// WithOldObject sets the object's last-handled state, from which the request's Old and Diff are computed. It makes the call an update by
+// default.
 func WithOldObject(old client.Object) InvokeOption { return func(c *call) { c.old = old } }
 
-// WithField makes Invoke call the handler as a field handler. The path is dotted, with "\." for a dot in a key. Diff then contains only
-// changes to the field and below it, and Field() returns its old and new value. See [kopf.Field].
+// WithField makes Invoke call the handler as a field handler. The path is dotted, with "\." for a dot in a key. Diff then only contains
+// changes at or below the field, and Field() returns its old and new value. See [kopf.Field].
 func WithField(path string) InvokeOption {
 	return func(c *call) { c.path, c.changes = explore.SplitFieldPath(path), true }
 }
@@ -109,9 +110,9 @@ func WithAttempt(attempt progress.Attempt) InvokeOption { return func(c *call) {
 // WithPolicy sets the error policy that determines the outcome. Default: the policy of a handler without options.
 func WithPolicy(policy progress.Policy) InvokeOption { return func(c *call) { c.policy = policy } }
 
-// WithFinishedSubHandlers sets which sub-handlers have finished before the call. [kopf.Request.AwaitSubs] returns true if they include
-// all sub-handlers that the handler has declared. The ids are those of [Invocation.SubHandlers], or "parent/child" for the sub-handlers of
-// a sub-handler that [Invocation.InvokeSubHandler] calls. Default: none.
+// WithFinishedSubHandlers sets which sub-handlers have finished before the call. [kopf.Request.AwaitSubs] returns true if they include all
+// declared sub-handlers. The ids are those of [Invocation.SubHandlers], or "parent/child" for the sub-handlers of a sub-handler that
+// [Invocation.InvokeSubHandler] calls. Default: none.
 func WithFinishedSubHandlers(ids ...string) InvokeOption {
 	return func(c *call) {
 		for _, id := range ids {
@@ -159,7 +160,7 @@ func Invoke[T client.Object](t testing.TB, fn kopf.Handler[T], obj T, opts ...In
 	})
 }
 
-// InvokeSubHandler calls a declared sub-handler by its id, with a copy of Object. It fails the test if the handler has not declared the id.
+// InvokeSubHandler calls a declared sub-handler with a copy of Object. It fails the test if the handler hasn't declared the id.
 func (inv *Invocation[T]) InvokeSubHandler(t testing.TB, id string) *Invocation[T] {
 	t.Helper()
 	for _, sub := range inv.subs {
@@ -228,7 +229,7 @@ func runAttempt[T client.Object](
 	written := len(c.connection.writes())
 	inv.Outcome = c.policy.Attempt(c.ctx, record, time.Now(), func(ctx context.Context) error { return do(ctx, req, engineCall) })
 	if fault, ok := errors.AsType[*progress.PanicError](inv.Outcome.Err); ok && fault.Value == any(guard.ErrExited) {
-		goruntime.Goexit() // a sub-handler has called FailNow in a goroutine of its own
+		goruntime.Goexit() // a sub-handler has called FailNow in its own goroutine
 	}
 	if left, ok := engineCall.Object.(T); ok && isSameObject(left, obj) {
 		inv.Object = left
@@ -253,7 +254,7 @@ func isSameObject(left, given client.Object) bool {
 	return left.GetUID() == given.GetUID() && client.ObjectKeyFromObject(left) == client.ObjectKeyFromObject(given)
 }
 
-// newEngineCall returns the call as the engine would make it. It also sets Old and Diff of the request.
+// newEngineCall returns the call as the engine would make it, and sets the request's Old and Diff.
 func (inv *Invocation[T]) newEngineCall(t testing.TB, req *kopf.Request[T]) *invoke.Request {
 	t.Helper()
 	c := inv.call
@@ -290,7 +291,7 @@ func (inv *Invocation[T]) newEngineCall(t testing.TB, req *kopf.Request[T]) *inv
 	return engineCall
 }
 
-// Condition returns a condition in the status of Object, or the zero value if Object has no condition of this type.
+// Condition returns a condition in Object's status, or the zero value if it doesn't have one of this type.
 func (inv *Invocation[T]) Condition(conditionType string) metav1.Condition {
 	set, err := conditions.For(inv.Object)
 	if err != nil {
@@ -300,7 +301,7 @@ func (inv *Invocation[T]) Condition(conditionType string) metav1.Condition {
 	return found
 }
 
-// buildEssence returns the essence of an object, or nil if obj is nil.
+// buildEssence returns an object's essence, or nil if obj is nil.
 func buildEssence(t testing.TB, obj client.Object, path []string) any {
 	t.Helper()
 	if obj == nil {
@@ -313,7 +314,6 @@ func buildEssence(t testing.TB, obj client.Object, path []string) any {
 	return shape.Build(toContent(t, obj))
 }
 
-// toContent returns the JSON form of an object.
 func toContent(t testing.TB, obj client.Object) map[string]any {
 	t.Helper()
 	content, err := patch.JSONTypedContent(obj)

@@ -21,19 +21,19 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// HaveHandled matches an object whose current state is handled: its essence equals the last-handled configuration, and no handler has
-// a record. A status field counts only if the last-handled configuration contains the field, because a handler watches it.
+// HaveHandled matches an object whose current state is handled: its essence equals the last-handled configuration, and no handler has a
+// record. Status fields only count if the last-handled configuration contains them, because a handler watches them.
 //
-// HaveHandled reads the annotations of all operators with kopf or this library that have handled the object, with any prefix, and status.kopf. If there are
-// several last-handled configurations, all must equal the essence. An operator that does not need the configuration, for example with only reconcile and delete
-// handlers, stores none, so its objects never match. HaveHandled does not support other stores and baselines, such as [progress.Status] with another
-// field, [progress.IgnoringFields] and a [progress.Remote].
+// HaveHandled reads status.kopf and the annotations of all operators with kopf or this library that have handled the object, with any
+// prefix. If there are several last-handled configurations, all must equal the essence. Objects of an operator that doesn't store one, for
+// example with only reconcile and delete handlers, never match. HaveHandled doesn't support other stores and baselines, such as
+// [progress.Status] with a different field, [progress.IgnoringFields] or a [progress.Remote].
 func HaveHandled() types.GomegaMatcher {
 	return &objectMatcher{what: "to be handled in its present state", test: handled}
 }
 
-// HaveInProgress matches an object with records of handlers in a running cycle. With ids, it matches if exactly these handlers have records. It
-// ignores the records of sub-handlers. It reads the same annotations as [HaveHandled].
+// HaveInProgress matches an object with handler records of a running cycle. With ids, exactly these handlers must have records. Records of
+// sub-handlers are ignored. HaveInProgress reads the same data as [HaveHandled].
 func HaveInProgress(ids ...string) types.GomegaMatcher {
 	what := "to have handlers in progress"
 	if len(ids) > 0 {
@@ -106,7 +106,8 @@ func nameOf(actual any) string {
 	return fmt.Sprintf("%T %s", obj, client.ObjectKeyFromObject(obj))
 }
 
-// prefixesOf returns the prefixes of the annotations with which operators have stored their data on an object. Stores with a prefix of their own write a marker.
+// prefixesOf returns the prefixes of the annotations in which operators have stored their data. Stores with their own prefix write a
+// marker.
 func prefixesOf(obj client.Object) []string {
 	prefixes := []string{progress.DefaultPrefix}
 	for _, key := range slices.Sorted(maps.Keys(obj.GetAnnotations())) {
@@ -119,7 +120,7 @@ func prefixesOf(obj client.Object) []string {
 
 const markerSuffix = "/kopf-managed"
 
-// handled compares the last-handled configurations with the current state of an object.
+// handled compares the last-handled configurations with the object's current state.
 func handled(obj client.Object) (ok bool, why string) {
 	if ids := inProgress(obj); len(ids) > 0 {
 		return false, fmt.Sprintf("the handlers %q are in progress", ids)
@@ -169,7 +170,7 @@ func changedSince(text []byte, obj client.Object) (diff.Diff, error) {
 	return diff.Of(any(then), any(now)), nil
 }
 
-// leaves returns the paths of all fields of a document whose values have no fields.
+// leaves returns the paths of all fields without further fields below them.
 func leaves(value any, path []string) (paths [][]string) {
 	fields, _ := value.(map[string]any)
 	for key, inner := range fields {
@@ -181,7 +182,7 @@ func leaves(value any, path []string) (paths [][]string) {
 	return paths
 }
 
-// inProgress returns the ids of the handlers with records in status.kopf or in annotations. The keys of annotations can contain shortened ids.
+// inProgress returns the ids of the handlers with records in status.kopf or in annotations, whose keys can be shortened ids.
 func inProgress(obj client.Object) (ids []string) {
 	content, err := patch.JSONTypedContent(obj)
 	if err != nil {
@@ -205,8 +206,8 @@ func inProgress(obj client.Object) (ids []string) {
 	})
 }
 
-// annotationNames returns the names of the annotations with the progress of a handler, without their prefix. The
-// names differ from the id if the id is long or contains slashes.
+// annotationNames returns the names of the annotations with a handler's progress, without their prefix. They differ from the id if it is
+// long or contains slashes.
 func annotationNames(obj client.Object, id string) (names []string) {
 	without := obj.DeepCopyObject().(client.Object)
 	for _, prefix := range prefixesOf(obj) {
@@ -223,7 +224,7 @@ func annotationNames(obj client.Object, id string) (names []string) {
 	return names
 }
 
-// isRecord reports whether an annotation is the record of a handler, and not, for example, the last-handled configuration.
+// isRecord reports whether an annotation is a handler's record, and not, for example, the last-handled configuration.
 func isRecord(text string) bool {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &fields) != nil {

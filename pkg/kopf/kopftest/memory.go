@@ -34,23 +34,23 @@ func Types(scheme *runtime.Scheme) ClusterOption {
 }
 
 // CRDs adds files and directories with CustomResourceDefinitions. [Environment] installs them in the API server. A cluster in memory takes
-// plural names, scopes, the status subresource and schemas from them. For other kinds, it derives names and the status subresource from the
-// Go types. Kinds without a CRD are namespaced, except for the cluster-scoped built-in kinds.
+// plural names, scopes, the status subresource and schemas from them. For other kinds, names and the status subresource are derived from
+// the Go types. Kinds without a CRD are namespaced, except for the cluster-scoped built-in kinds.
 func CRDs(paths ...string) ClusterOption {
 	return func(o *clusterOptions) { o.crds = append(o.crds, paths...) }
 }
 
 // Objects adds objects to the new cluster. A cluster in memory stores them unchanged, with status, finalizers, annotations and
-// deletionTimestamp. An [Environment] creates them as a client would, so the API server can drop their status and deletionTimestamp.
+// deletionTimestamp. An [Environment] creates them as a client would, so the API server may drop their status and deletionTimestamp.
 func Objects(objs ...client.Object) ClusterOption {
 	return func(o *clusterOptions) { o.objects = append(o.objects, objs...) }
 }
 
-// Memory returns a cluster in memory with all kinds of the scheme and of the CRDs. It needs no network and no other process, so tests can use it in
-// a bubble of testing/synctest. The package documentation lists the limits of a cluster in memory.
+// Memory returns a cluster in memory with all kinds of the scheme and of the CRDs. Since it needs no network and no other process, tests
+// can use it in a testing/synctest bubble. The package documentation lists the limits of a cluster in memory.
 //
-// The first call in a bubble advances the clock by a few microseconds, to odd nanoseconds. So a test will notice, as with a real clock,
-// that times lose their nanoseconds when they are stored.
+// The first call in a bubble advances the clock by a few microseconds to a time with nanoseconds, so that a test notices, as with a real
+// clock, that stored times lose them.
 func Memory(t testing.TB, opts ...ClusterOption) *Cluster {
 	t.Helper()
 	clocks.MakeOdd()
@@ -92,8 +92,8 @@ func newMemory(o clusterOptions) (*Cluster, error) {
 	return c, errors.Join(problems...)
 }
 
-// newInvocationCluster returns a cluster with the object of a call and other objects. It leaves the object of the call out if the object
-// has no name, or if the scheme lacks its kind.
+// newInvocationCluster returns a cluster with the object of a call and other objects. It leaves out the call's object if that has no name,
+// or if its kind isn't in the scheme.
 func newInvocationCluster(t testing.TB, scheme *runtime.Scheme, obj client.Object, others []client.Object) *Cluster {
 	t.Helper()
 	scheme = schemeOr(scheme)
@@ -103,7 +103,7 @@ func newInvocationCluster(t testing.TB, scheme *runtime.Scheme, obj client.Objec
 	return Memory(t, Types(scheme), Objects(others...))
 }
 
-// copyServerMetadata sets missing metadata of an object to the values of the stored object, if the object is stored.
+// copyServerMetadata fills in an object's missing metadata from the stored object, if there is one.
 func (c *Cluster) copyServerMetadata(t testing.TB, obj client.Object) {
 	t.Helper()
 	stored := obj.DeepCopyObject().(client.Object)
@@ -118,7 +118,6 @@ func (c *Cluster) copyServerMetadata(t testing.TB, obj client.Object) {
 	}
 }
 
-// add stores an object in the server unchanged.
 func (c *Cluster) add(obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, c.Scheme)
 	if err != nil {

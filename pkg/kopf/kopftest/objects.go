@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// newList returns an empty list for objects that are represented like obj: typed, unstructured, or only metadata.
+// newList returns an empty list for objects of the same form as obj: typed, unstructured, or only metadata.
 func newList(obj client.Object, gvk schema.GroupVersionKind, scheme *runtime.Scheme) (client.ObjectList, error) {
 	lists := gvk.GroupVersion().WithKind(gvk.Kind + "List")
 	switch obj.(type) {
@@ -53,7 +53,7 @@ func isPermanentError(err error) bool {
 	return ok
 }
 
-// isNotRegisteredError reports whether an error, or an error that it wraps, means that the scheme lacks a Go type.
+// isNotRegisteredError reports whether an error, or one that it wraps, means that the scheme lacks a Go type.
 func isNotRegisteredError(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return slices.ContainsFunc(joined.Unwrap(), isNotRegisteredError)
@@ -65,7 +65,7 @@ func newUnstructured(content map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// setContent replaces the content of an object. The parameter content is the JSON form of an object.
+// setContent sets an object from its JSON form.
 func setContent(obj client.Object, content map[string]any) error {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		u.Object = runtime.DeepCopyJSON(content)

@@ -23,28 +23,28 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// An Operator is an operator under test. It runs in the process of the test, with its own manager.
+// An Operator is an operator under test. It runs in the test's process, with its own manager.
 type Operator struct {
 	cluster          *Cluster
 	connection       *connection
 	tracker          *tracker
 	manager          manager.Manager
-	admissionManager *admissionManager // nil if package kopftest does not serve admission handlers
+	admissionManager *admissionManager // nil if package kopftest doesn't serve admission handlers
 	stop             func()
 	ended            chan struct{}
-	err              error // error of the manager, after it has returned
+	err              error // the manager's error, after it has returned
 
 	virtual     bool // whether the operator runs in a bubble of testing/synctest
 	stopping    atomic.Bool
-	unstoppable string // message about a handler that did not return when its context was cancelled
+	unstoppable string // message about a handler that didn't return when its context was cancelled
 }
 
 // Run starts an operator with these resources and options, and stops it when the test ends. It fails the test if the declaration is invalid
-// or if the operator returns an error. Declare new resources for each operator.
+// or if the operator returns an error. Each operator needs its own resources.
 //
 // On an [Environment], the API server calls the operator's admission handlers for objects in the cluster's namespace and for cluster-scoped
 // objects. [Operator.RunUntilQuiet] waits until the handlers are registered. The options in [kopf.WithWebhooks] are validated but not used.
-// In memory, admission handlers are not called, so use [Admit] for them.
+// In memory, admission handlers aren't called, so test them with [Admit].
 func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
 	t.Helper()
 	return c.RunManager(t, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, opts...) })
@@ -52,8 +52,7 @@ func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
 
 // RunManager is [Cluster.Run] for an operator with its own setup function, such as the one in main.go. The functions in change modify the
 // manager's options, for example Cache.ByObject. By default, NewCache is [kopf.NewCache]. If a function sets WebhookServer, the options of
-// [kopf.WithWebhooks] apply to the admission handlers. Set WebhookServer if setup also uses webhooks of package webhooks or of
-// controller-runtime.
+// [kopf.WithWebhooks] apply to the admission handlers. Do this if setup also uses webhooks of package webhooks or of controller-runtime.
 func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error, change ...func(*manager.Options)) *Operator {
 	t.Helper()
 	o := c.operator(nil)
@@ -117,7 +116,7 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 }
 
 // Stop stops the operator as a signal would, and waits until it has returned. It fails the test if the operator returns an error, or if a
-// handler doesn't return when its context is cancelled. You can safely call it again.
+// handler doesn't return when its context is cancelled. Stop can be called several times.
 func (o *Operator) Stop(t testing.TB) {
 	t.Helper()
 	if err := o.end(); err != nil {
@@ -145,8 +144,8 @@ func (o *Operator) end() error {
 	return nil
 }
 
-// awaitUnstoppable waits for handlers that ignore their contexts, because a bubble cannot end before them. It panics if they do not return within
-// unstoppableMinutes, so that the test does not hang.
+// awaitUnstoppable waits for handlers that ignore their contexts, because a bubble can't finish before them. It panics if they don't return
+// within unstoppableMinutes, so that the test doesn't hang.
 func (o *Operator) awaitUnstoppable() {
 	if !o.virtual {
 		return
@@ -160,7 +159,7 @@ func (o *Operator) awaitUnstoppable() {
 	panic(fmt.Sprintf("kopftest: %s has not returned %d hours after the operator was stopped: it ignores its context", o.tracker.runningCalls()[0], unstoppableMinutes/60))
 }
 
-// unstoppableMinutes is the timeout of awaitUnstoppable in minutes of virtual time.
+// unstoppableMinutes is the timeout of awaitUnstoppable, in minutes of virtual time.
 const unstoppableMinutes = 48 * 60
 
 // Crash stops the operator as if its process had died: no further request reaches the server. Go can't kill the running handlers, so Crash
@@ -171,7 +170,7 @@ func (o *Operator) Crash(t testing.TB) {
 	o.Stop(t)
 }
 
-// stopTimeout is longer than the graceful shutdown timeout of a manager.
+// stopTimeout is longer than a manager's graceful shutdown timeout.
 const stopTimeout = time.Minute
 
 func (o *Operator) awaitEnd(limit time.Duration) bool {
@@ -185,7 +184,7 @@ func (o *Operator) awaitEnd(limit time.Duration) bool {
 	}
 }
 
-// InjectFaults adds faults for later requests of the operator.
+// InjectFaults adds faults for the operator's later requests.
 func (o *Operator) InjectFaults(faults ...Fault) {
 	o.connection.mu.Lock()
 	defer o.connection.mu.Unlock()
@@ -194,15 +193,15 @@ func (o *Operator) InjectFaults(faults ...Fault) {
 	}
 }
 
-// Calls returns the handler calls so far in the order in which they started. With reasons, it returns only the calls with one of them. Use
-// this to leave out index functions and timers, which are called often:
+// Calls returns the handler calls so far in the order in which they started. With reasons, it only returns the calls with one of them, for
+// example to leave out index functions and timers, which are called often:
 //
 //	operator.Calls(kopf.ReasonCreate, kopf.ReasonUpdate)
 func (o *Operator) Calls(reasons ...kopf.Reason) []Call {
 	return withReasons(o.tracker.callLog(), reasons)
 }
 
-// withReasons returns the calls with one of the reasons, or all calls without any.
+// withReasons returns the calls with one of the reasons, or all calls if reasons is empty.
 func withReasons(calls []Call, reasons []kopf.Reason) []Call {
 	if len(reasons) == 0 {
 		return calls
@@ -211,7 +210,7 @@ func withReasons(calls []Call, reasons []kopf.Reason) []Call {
 }
 
 // Handlers returns the ids of the handlers that were called for an object, in order. It finds the calls by the uid of obj or, if obj has no
-// uid, by kind, namespace and name. With reasons, it returns only the handlers of calls with one of them.
+// uid, by kind, namespace and name. With reasons, it only includes calls with one of them.
 func (o *Operator) Handlers(obj client.Object, reasons ...kopf.Reason) (ids []string) {
 	named := obj.DeepCopyObject().(client.Object)
 	o.cluster.setDefaultNamespace(named)
@@ -224,13 +223,13 @@ func (o *Operator) Handlers(obj client.Object, reasons ...kopf.Reason) (ids []st
 	return ids
 }
 
-// Writes returns the writes of the operator so far. It omits the requests for Events and for the registration of admission handlers.
+// Writes returns the operator's writes so far, except for Events and for the registration of admission handlers.
 func (o *Operator) Writes() []Write { return o.connection.writes() }
 
-// Events returns the Events created so far, including Events of the operator itself, such as HandlerFailed.
+// Events returns the Events created so far, including the operator's own, such as HandlerFailed.
 func (o *Operator) Events() []Event { return o.connection.postedEvents() }
 
-// testLogger returns a logger that writes to the log of the test. It drops messages after the end of the test, where t.Log would panic.
+// testLogger returns a logger that writes to the test's log. It drops messages after the end of the test, because t.Log would panic.
 func testLogger(t testing.TB) logr.Logger {
 	var mu sync.Mutex
 	over := false

@@ -23,17 +23,16 @@ import (
 // RunUntilQuiet waits until the operator has no pending work:
 //
 //   - its caches are up to date;
-//   - no reconcile is running, waits for a retry, or is requeued within one second (20 ms for a kind with reconcile handlers);
-//   - no handler is running or unfinished, except for daemons and timers. Unfinished handlers of a paused object do not count;
-//   - no object under deletion has the finalizer of the operator;
+//   - no reconcile is running, waiting for a retry, or requeued within one second (20 ms for a kind with reconcile handlers);
+//   - no handler is running or unfinished, except for daemons and timers. Unfinished handlers of a paused object don't count;
+//   - no object under deletion has the operator's finalizer;
 //   - the webhook configurations are written, if the operator has admission handlers.
 //
-// If work is still pending after 30 seconds, RunUntilQuiet fails the test with a description of this work. In a bubble of testing/synctest, the limit is 25 hours
-// of virtual time. A day of virtual time takes some seconds.
+// If work is still pending after 30 seconds, RunUntilQuiet fails the test and says what is pending. In a testing/synctest bubble, the limit
+// is 25 hours of virtual time, which take a few seconds.
 //
-// In real time, the operator must have no pending work for 300 ms. The cache can be up to date before a handler is called. After
-// the webhook configurations are written, the API server loads them with a delay. On a busy machine, wait for the first review with Eventually
-// and client.DryRunAll.
+// In real time, the operator must have no pending work for 300 ms, because the cache can be up to date before a handler is called. The API
+// server loads new webhook configurations with a delay. On a busy machine, wait for the first review with Eventually and client.DryRunAll.
 func (o *Operator) RunUntilQuiet(t testing.TB) {
 	t.Helper()
 	if pending := o.quiet(t.Context()); pending != "" {
@@ -48,7 +47,7 @@ func (o *Operator) RunUntilQuiet(t testing.TB) {
 	t.Fatalf("kopftest: the operator was stopped or has crashed: start another one with Run")
 }
 
-// quiet waits like RunUntilQuiet, or until the operator has ended. It returns the pending work when the timeout expires.
+// quiet waits like RunUntilQuiet, or until the operator has stopped. When the timeout expires, it returns the pending work.
 func (o *Operator) quiet(ctx context.Context) string {
 	o.tracker.noteWait()
 	limit := quietTimeout
@@ -56,9 +55,9 @@ func (o *Operator) quiet(ctx context.Context) string {
 		limit = quietTimeoutVirtual
 	}
 	deadline := time.Now().Add(limit)
-	ctx, cancel := context.WithTimeout(ctx, 2*limit) // this context outlives the deadline, so that quiet can list the pending work
+	ctx, cancel := context.WithTimeout(ctx, 2*limit) // longer than the deadline, so that the pending work can be listed
 	defer cancel()
-	go func() { // without this, reads from a cache never return after the operator has ended
+	go func() { // without this, reads from a cache never return after the operator has stopped
 		select {
 		case <-o.ended:
 			cancel()
@@ -88,7 +87,7 @@ func (o *Operator) quiet(ctx context.Context) string {
 		}
 		if now != reconciles {
 			wait = pollInterval
-		} else if o.virtual { // waiting in virtual time is cheap, so only the checks take real time
+		} else if o.virtual { // waiting in virtual time is cheap; only the checks take real time
 			wait = min(2*wait, time.Hour)
 		}
 		reconciles = now
@@ -96,17 +95,18 @@ func (o *Operator) quiet(ctx context.Context) string {
 	}
 }
 
-// Timeouts of quiet in real time, and in a bubble of testing/synctest.
+// Timeouts of quiet in real time, and in a testing/synctest bubble.
 const (
 	quietTimeout        = 30 * time.Second
 	quietTimeoutVirtual = 25 * time.Hour
 )
 
-// quietFor is the time for which the operator must stay quiet in real time. In a bubble, synctest.Wait returns only
-// when all goroutines wait.
+// quietFor is how long the operator must stay quiet in real time. In a bubble, this isn't needed, because synctest.Wait only returns when
+// all goroutines are waiting.
 const quietFor = 300 * time.Millisecond
 
-// minQuietPolls is the number of checks for which the operator must stay quiet in real time. If the process stalls, quietFor can pass without any check.
+// minQuietPolls is for how many checks the operator must stay quiet in real time, because quietFor can pass without any check if the
+// process stalls.
 const minQuietPolls = 5
 
 func (o *Operator) hasEnded() bool {
@@ -118,7 +118,7 @@ func (o *Operator) hasEnded() bool {
 	}
 }
 
-// pendingWork describes the pending work that it finds first. It returns an empty string if there is no pending work.
+// pendingWork describes the first pending work that it finds, or returns an empty string.
 func (o *Operator) pendingWork(ctx context.Context) (string, error) {
 	if calls := o.tracker.runningForeground(); len(calls) > 0 {
 		return fmt.Sprintf("%s is running", calls[0]), nil
@@ -146,7 +146,7 @@ func (o *Operator) pendingWork(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// pendingObjects compares the objects of one kind with the cache of the operator, and checks their progress.
+// pendingObjects compares the objects of one kind with the operator's cache, and checks their progress.
 func (o *Operator) pendingObjects(ctx context.Context, e *engine.Engine) (string, error) {
 	cached, err := o.list(ctx, e, e.Cache)
 	if err != nil {
@@ -171,7 +171,7 @@ func (o *Operator) pendingObjects(ctx context.Context, e *engine.Engine) (string
 		switch seen, ok := cached[uid]; {
 		case !ok || seen.GetResourceVersion() != obj.GetResourceVersion():
 			return fmt.Sprintf("the cached %s is outdated", name), nil
-		case slices.ContainsFunc(e.Holds(obj), func(h engine.Hold) bool { return h.ByUser }): // its handlers continue when the user removes the annotation
+		case slices.ContainsFunc(e.Holds(obj), func(h engine.Hold) bool { return h.ByUser }): // waits for the user
 		case len(e.InProgress(obj)) > 0:
 			return fmt.Sprintf("%s has unfinished handlers: %s%s%s", name, strings.Join(e.InProgress(obj), ", "), o.tracker.lastError(uid), whyHeld(e.Holds(obj))), nil
 		case engine.IsHeldBy(e.Holds(obj), engine.HeldByLoop):
@@ -187,7 +187,6 @@ func (o *Operator) pendingObjects(ctx context.Context, e *engine.Engine) (string
 	return "", nil
 }
 
-// whyHeld describes the holds of an object.
 func whyHeld(holds []engine.Hold) (text string) {
 	for _, h := range holds {
 		text += "; " + h.Message
@@ -209,7 +208,7 @@ func (o *Operator) list(ctx context.Context, e *engine.Engine, from client.Reade
 	if namespaced {
 		options = append(options, client.InNamespace(o.cluster.Namespace))
 		if e.Scope != nil && o.cluster.Namespace != "" && !e.Scope.InScope(types.NamespacedName{Namespace: o.cluster.Namespace}) {
-			return nil, nil // the cache of the operator returns an error for other namespaces
+			return nil, nil // the operator's cache returns an error for other namespaces
 		}
 	}
 	out := map[types.UID]client.Object{}
@@ -218,7 +217,7 @@ func (o *Operator) list(ctx context.Context, e *engine.Engine, from client.Reade
 		if newObject == nil {
 			return nil, fmt.Errorf("list objects of kind %s: %w", e.GVK.Kind, err)
 		}
-		// The operator leaves out objects that do not decode.
+		// The operator leaves out objects that don't decode.
 		return out, decoding.Each(ctx, from, e.GVK, newObject, func() bool { return true }, func(decoded any, _ *decoding.Object) {
 			if obj, ok := decoded.(client.Object); ok {
 				out[obj.GetUID()] = obj
@@ -246,7 +245,7 @@ func (w *tracker) state() (engines []*engine.Engine, reconciling bool) {
 	return w.engines, w.reconciling > 0
 }
 
-// pendingFailure describes a failed reconcile, a requeue that is due soon, or a reconcile handler that will be retried.
+// pendingFailure describes a failed reconcile, a requeue that is due soon, or a reconcile handler waiting for its retry.
 func (w *tracker) pendingFailure() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -274,7 +273,7 @@ func (w *tracker) pendingFailure() string {
 	return ""
 }
 
-// soon is the longest delay of a requeue that counts as pending work. Some changes take two reconciles.
+// soon is the longest delay of a requeue that counts as pending work, because some changes take two reconciles.
 const soon = time.Second
 
 // untilDue returns the time until the next requeue is due, plus a millisecond. It returns an hour if no object is requeued.
@@ -304,8 +303,8 @@ func (w *tracker) noteWait() {
 	w.lastActivity = time.Now()
 }
 
-// isIdle reports whether no reconcile has started within the duration soon. If an object was not reconciled by then, predicates have filtered its
-// events.
+// isIdle reports whether no reconcile has started within the duration soon. If an object wasn't reconciled by then, predicates have
+// filtered its events.
 func (w *tracker) isIdle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

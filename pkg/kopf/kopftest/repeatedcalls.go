@@ -14,10 +14,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A history contains the stored versions of all objects. It finds handler calls that repeat finished work.
+// A history contains all stored versions of all objects, to find handler calls that repeat finished work.
 type history struct {
 	changes      map[string][]apiserver.Change
-	versions     []int64        // versions of the changes of objects, without Events and Leases
+	versions     []int64        // versions of the changes, without Events and Leases
 	incarnations map[string]int // for each uid, the number of the object among the objects with the same name
 }
 
@@ -40,9 +40,9 @@ func (s *scenarioRunner) history() *history {
 	return h
 }
 
-// calls converts handler calls for package explore. For each call, it counts how often the success of the same work was stored before the call.
+// calls converts handler calls for package explore. For each call, it counts how often the same work's success was stored before the call.
 func (h *history) calls(all []Call) (out []explore.Call) {
-	written := map[string]map[int64]bool{} // versions that store the outcome, by the name of the work
+	written := map[string]map[int64]bool{} // versions that store the outcome, by name of the work
 	for _, c := range all {
 		name := h.work(c)
 		again := 0
@@ -67,13 +67,13 @@ func (h *history) changesUpTo(version int64) int {
 	return sort.Search(len(h.versions), func(i int) bool { return h.versions[i] > version })
 }
 
-// work returns a name for the handler, the cause, the object and the change of a call. The name is the same in each run.
+// work returns a name for a call's handler, cause, object and change. It is the same in each run.
 func (h *history) work(c Call) string {
 	return fmt.Sprintf("%s (%s) of %s %s, number %d: %s", c.Handler, c.Reason, c.Kind, c.Object, h.incarnations[string(c.UID)], c.changed)
 }
 
-// written returns the version of the object that stores the success of a call, and false if there is none. The engine stores no progress of
-// optional delete handlers, so the deletion of the object does not prove their success.
+// written returns the version of the object that stores a call's success, and false if there is none. The engine stores no progress for
+// optional delete handlers, so the object's deletion doesn't prove their success.
 func (h *history) written(c Call) (int64, bool) {
 	e := c.engine
 	if e == nil || c.Err != nil || c.Ended.IsZero() {
@@ -102,7 +102,7 @@ func (h *history) written(c Call) (int64, bool) {
 		case record != nil && record.Finished():
 			return change.Version, true
 		case record == nil && isAhead(e, obj):
-			baseline = baselineOf(e, obj) // the request has stored changes of the handlers; another stores the records
+			baseline = baselineOf(e, obj) // this request has stored the handlers' changes; a separate one stores the records
 		case record == nil && baselineOf(e, obj) != baseline:
 			return change.Version, true
 		}
@@ -110,7 +110,7 @@ func (h *history) written(c Call) (int64, bool) {
 	return 0, false
 }
 
-// isAhead reports whether the last request to the object has preceded the request that stores the records.
+// isAhead reports whether the last request to the object came before the one that stores the records.
 func isAhead(e *engine.Engine, obj client.Object) bool {
 	var pin cause.Pin
 	return json.Unmarshal(e.Pin.Fetch(obj), &pin) == nil && pin.Ahead

@@ -30,8 +30,8 @@ import (
 // UpdateRights is the environment variable that makes [CheckRights] write the file.
 const UpdateRights = "KOPF_UPDATE_RIGHTS"
 
-// CheckRights compares a file with the roles that [kopf.WriteRights] writes for an operator, and fails the test if they differ. Pass the options of the
-// operator. To write the file, set the environment variable [UpdateRights]:
+// CheckRights compares a file with the roles that [kopf.WriteRights] writes for an operator with these options, and fails the test if they
+// differ. To write the file, set the environment variable [UpdateRights]:
 //
 //	KOPF_UPDATE_RIGHTS=1 go test ./...
 func CheckRights(t testing.TB, file string, scheme *runtime.Scheme, rights rights.Options, options ...kopf.Option) {
@@ -58,10 +58,10 @@ func CheckRights(t testing.TB, file string, scheme *runtime.Scheme, rights right
 	}
 }
 
-// WithRights returns a copy of the cluster. The operators of the copy run as a new user. The user has exactly the permissions of the roles in a YAML file, such as the file of
-// [CheckRights]. The permissions of a ClusterRole apply to the whole cluster. The permissions of a Role apply to the namespace of the Role, which WithRights creates.
-// Bindings in the file are ignored. The Config of the copy has these permissions, and its Client has all permissions. The cluster must be an [Environment], because a
-// cluster in memory has no access control.
+// WithRights returns a copy of the cluster whose operators run as a new user. This user has exactly the permissions of the roles in a YAML
+// file, such as the file of [CheckRights]. A ClusterRole's permissions apply to the whole cluster, and a Role's to its namespace, which
+// WithRights creates. Bindings in the file are ignored. The copy's Config has these permissions, but its Client has all permissions. The
+// cluster must be an [Environment], because a cluster in memory has no access control.
 //
 //	cluster.ForTest(t).WithRights(t, "config/rbac/rbac.yaml").Run(t, databases())
 func (c *Cluster) WithRights(t testing.TB, file string) *Cluster {
@@ -90,10 +90,10 @@ func (c *Cluster) WithRights(t testing.TB, file string) *Cluster {
 	return &restricted
 }
 
-// grant creates roles and bindings for the user of a config, and waits until the server applies them.
+// grant creates roles and bindings for a config's user, and waits until the server applies them.
 func (c *Cluster) grant(t testing.TB, needs []rbac.Need, user *rest.Config) {
 	t.Helper()
-	admin, err := kubernetes.NewForConfig(c.Config) // the scheme of the test may lack the types
+	admin, err := kubernetes.NewForConfig(c.Config) // the test's scheme may lack the types
 	if err != nil {
 		t.Fatalf("kopftest: create a client: %v", err)
 	}
@@ -140,7 +140,7 @@ func (c *Cluster) grant(t testing.TB, needs []rbac.Need, user *rest.Config) {
 	}
 }
 
-// grantTimeout limits the wait for permissions. The API server usually applies them in less than a second.
+// grantTimeout limits the wait for permissions, which the API server usually applies in less than a second.
 const grantTimeout = 30 * time.Second
 
 // withoutUser returns the request without the user of [Cluster.WithRights].
@@ -152,9 +152,10 @@ func withoutUser(r *http.Request) *http.Request {
 	return r
 }
 
-// UsedRights returns the permissions that the requests of the operator and its handlers needed so far, sorted, with one rule for each resource. Use it to find the
-// permissions to declare with [kopf.Needs]. UsedRights counts successful requests, and requests that ended with NotFound or Conflict. Server-side apply needs patch, and
-// also create if it has created the object. UsedRights omits discovery and reviews of the user's own permissions, because all users have these permissions.
+// UsedRights returns the permissions that the operator and its handlers have used so far, sorted, with one rule for each resource. Use it
+// to find out what to declare with [kopf.Needs]. Only successful requests and those that failed with NotFound or Conflict count.
+// Server-side apply needs patch, and create too if it has created the object. UsedRights omits discovery and reviews of the user's own
+// permissions, which all users may request.
 func (o *Operator) UsedRights() []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, n := range rbac.Merge(o.connection.usedPermissions()) {
@@ -169,7 +170,7 @@ func (l *connection) usedPermissions() []rbac.Need {
 	return slices.Clone(l.used)
 }
 
-// recordUse records the permissions that a successful request needed. A response NotFound or Conflict also counts.
+// recordUse records the permissions that a successful request needed. NotFound and Conflict count as success.
 func (l *connection) recordUse(req request, code int) {
 	if req.resource == "" || strings.HasPrefix(req.resource, "selfsubject") || code >= http.StatusBadRequest && code != http.StatusNotFound && code != http.StatusConflict {
 		return

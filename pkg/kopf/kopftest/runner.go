@@ -26,18 +26,17 @@ type scenarioRun struct {
 	calls       []Call
 	writes      []Write
 	run         *explore.Run
-	unstoppable string // message about a handler that did not end with its context
-	problem     string // reason why the run ended early; empty if the run is complete
+	unstoppable string // message about a handler that didn't return when its context was cancelled
+	problem     string // why the run stopped early; empty if it is complete
 }
 
-// runOptions configure one run of a scenario.
 type runOptions struct {
 	plan               explore.Plan
-	when               string                          // description of the plan in messages, such as "without faults"
-	wrap               func() explore.TransportWrapper // wrapper of the transport of each operator instance; may be nil
-	checkIdle          bool                            // whether the run waits before each snapshot, and records the writes in the hour after the last step
-	waitBeforeSnapshot bool                            // whether the run waits before each snapshot, for daemons and timers
-	collectGarbage     bool                            // whether snapshots omit objects whose owners do not exist
+	when               string                          // the plan in messages, such as "without faults"
+	wrap               func() explore.TransportWrapper // wraps the transport of each operator instance; may be nil
+	checkIdle          bool                            // whether to wait before each snapshot, and to record late writes
+	waitBeforeSnapshot bool                            // whether to wait before each snapshot, for daemons and timers
+	collectGarbage     bool                            // whether snapshots omit objects whose owners don't exist
 }
 
 // runScenario runs a scenario in a new bubble.
@@ -55,22 +54,22 @@ func runScenario(t *testing.T, setup func() Scenario, options runOptions) *scena
 	return out
 }
 
-// A scenarioRunner runs one scenario. It starts a new operator instance whenever the current one has ended.
+// A scenarioRunner runs one scenario. It starts a new operator instance whenever the current one has stopped.
 type scenarioRunner struct {
 	runOptions
 	scenario    Scenario
 	injector    *explore.Injector
 	cluster     *Cluster
-	baseVersion int64 // version of the server before the first operator started
+	baseVersion int64 // the server's version before the first operator started
 
 	mu        sync.Mutex
-	counted   int64 // version of the server up to which position has counted the changes
+	counted   int64 // the server's version up to which position has counted the changes
 	changed   int   // number of these changes
 	out       *scenarioRun
 	instances []*Operator
-	started   chan struct{} // channel that is closed when the next operator has started, or when no further operator starts
-	lifecycle chan struct{} // semaphore for ending and starting operators
-	stopped   bool          // whether the runner starts no further operator; guarded by lifecycle
+	started   chan struct{} // closed when the next operator has started, or when no further one will
+	lifecycle chan struct{} // semaphore for stopping and starting operators
+	stopped   bool          // whether no further operator will start; guarded by lifecycle
 }
 
 func newScenarioRunner(t *testing.T, scenario Scenario, options runOptions, out *scenarioRun) *scenarioRunner {
@@ -86,7 +85,7 @@ func newScenarioRunner(t *testing.T, scenario Scenario, options runOptions, out 
 func (s *scenarioRunner) position() explore.Moment {
 	s.mu.Lock()
 	lives := slices.Clone(s.instances)
-	for _, c := range s.cluster.server.Changes(s.counted) { // only the new ones, because position is called at each write and each event
+	for _, c := range s.cluster.server.Changes(s.counted) { // only new ones, because position is called for each write and each event
 		if s.counted = c.Version; s.isRelevant(c) {
 			s.changed++
 		}
@@ -135,7 +134,7 @@ func (s *scenarioRunner) runSteps(t *testing.T) {
 	}
 }
 
-// recordLateWrites records the writes of the operator in the hour after the last step.
+// recordLateWrites records the operator's writes in the hour after the last step.
 func (s *scenarioRunner) recordLateWrites(t *testing.T) {
 	t.Helper()
 	before := len(s.injector.Writes())
@@ -158,15 +157,15 @@ func (s *scenarioRunner) runStep(t *testing.T, number int, step func(testing.TB,
 	step(t, s.cluster)
 }
 
-// restartDelay is the time from the end of an operator to the next start in runs of Explore. Steps may change objects during this time.
+// restartDelay is the time between two operators in Explore. Steps may change objects in the meantime.
 const restartDelay = time.Second
 
-// restartOperators starts a new operator whenever one has ended, until the scenario ends.
+// restartOperators starts a new operator whenever one has stopped, until the scenario is over.
 func (s *scenarioRunner) restartOperators(t *testing.T) {
 	o, started := s.current()
 	returned := false
 	defer func() {
-		if !returned { // the setup of the next operator has failed the test
+		if !returned { // the next operator's setup has failed the test
 			s.fail("the operator could not be restarted")
 			close(started)
 		}
@@ -195,7 +194,7 @@ func (s *scenarioRunner) restartOperators(t *testing.T) {
 	returned = true
 }
 
-// stop ends the current operator and the scenario. synctest panics if an operator outlives its bubble.
+// stop stops the current operator and the scenario, because synctest panics if an operator outlives its bubble.
 func (s *scenarioRunner) stop() {
 	s.lifecycle <- struct{}{}
 	s.stopped = true
@@ -225,7 +224,6 @@ func (s *scenarioRunner) current() (o *Operator, started chan struct{}) {
 	return s.instances[len(s.instances)-1], s.started
 }
 
-// startOperator starts the next operator.
 func (s *scenarioRunner) startOperator(t *testing.T) {
 	t.Helper()
 	o := s.cluster.operator(nil)
@@ -253,11 +251,10 @@ func (s *scenarioRunner) startOperator(t *testing.T) {
 	s.out.run.Starts++
 }
 
-// replicaLag is the time for which a replica returns old state. It is longer than the default consistency timeout
-// of operators.
+// replicaLag is how long a replica returns old state: longer than an operator's default consistency timeout.
 const replicaLag = 10 * time.Second
 
-// replica returns the replica that answers the next operator. It returns nil unless the last crash of the plan has a stale list.
+// replica returns the replica that answers the next operator if the plan's last crash has a stale list, and otherwise nil.
 func (s *scenarioRunner) replica() *apiserver.Replica {
 	crash, ok := s.injector.LastCrash()
 	if !ok || !crash.Stale {
@@ -274,7 +271,7 @@ func (s *scenarioRunner) replica() *apiserver.Replica {
 	return replica
 }
 
-// snapshotDelay is the time before a snapshot in which daemons, timers and delayed watch events finish.
+// snapshotDelay is how long daemons, timers and delayed watch events have before a snapshot.
 const snapshotDelay = 2 * time.Minute
 
 // settle waits until the operator is quiet.
@@ -287,7 +284,7 @@ func (s *scenarioRunner) settle(t *testing.T) {
 	}
 }
 
-// awaitQuiet waits until the current operator is quiet. If the operator ends, awaitQuiet continues with the next operator.
+// awaitQuiet waits until the current operator is quiet. If it stops, awaitQuiet continues with the next one.
 func (s *scenarioRunner) awaitQuiet(t *testing.T) {
 	t.Helper()
 	for s.problem() == "" {
@@ -324,7 +321,8 @@ func (s *scenarioRunner) takeSnapshot() {
 	}
 }
 
-// versions returns the versions of all objects so far. A version is of the operator if one of its writes has created it, and nothing else.
+// versions returns the versions of all objects so far. A version counts as the operator's if one of its writes, and nothing else, has
+// created it.
 func (s *scenarioRunner) versions() (out []explore.ObjectVersion) {
 	for _, c := range s.cluster.server.Changes(0) {
 		if s.isRelevant(c) {
@@ -342,7 +340,7 @@ func (s *scenarioRunner) versions() (out []explore.ObjectVersion) {
 	return out
 }
 
-// withoutGarbage returns the objects that a garbage collector keeps: objects without owners and objects with an existing owner.
+// withoutGarbage returns the objects that a garbage collector keeps: those without owners and those with an existing owner.
 func withoutGarbage(objects []map[string]any) (left []map[string]any) {
 	uids := map[types.UID]bool{}
 	for _, content := range objects {
@@ -355,12 +353,12 @@ func withoutGarbage(objects []map[string]any) (left []map[string]any) {
 		}
 	}
 	if len(left) < len(objects) {
-		return withoutGarbage(left) // the removed objects may own other objects
+		return withoutGarbage(left) // the removed objects may own others
 	}
 	return left
 }
 
-// finish ends an operator and adds its calls and writes to the run.
+// finish stops an operator and adds its calls and writes to the run.
 func (s *scenarioRunner) finish(o *Operator) {
 	err := o.end()
 	s.mu.Lock()
@@ -388,7 +386,7 @@ func (s *scenarioRunner) record() {
 	}
 }
 
-// recordChanges adds each change to the reference run, with the state of the watched objects after the change.
+// recordChanges adds each change to the reference run, with the watched objects' state after the change.
 func (s *scenarioRunner) recordChanges() {
 	watched := map[string]bool{}
 	for _, n := range s.injector.WatchNames() {
@@ -403,7 +401,7 @@ func (s *scenarioRunner) recordChanges() {
 		if watched[c.Resource] && !c.Deleted {
 			obj = obj.DeepCopy()
 			obj.SetResourceVersion("")
-			text, _ := json.Marshal(obj) // Marshal cannot fail, because the object was decoded from JSON
+			text, _ := json.Marshal(obj) // can't fail, because the object was decoded from JSON
 			state[name] = string(text)
 		}
 		if c.Version > s.baseVersion && s.isRelevant(c) {

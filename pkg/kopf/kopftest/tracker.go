@@ -21,24 +21,24 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Call is one attempt of a handler in an operator.
+// A Call is a handler's attempt in an operator.
 type Call struct {
 	Handler string
 	Reason  kopf.Reason
 	Kind    string
 	Object  types.NamespacedName
 	UID     types.UID
-	// Attempt is the number of the attempt, beginning with 0.
+	// Attempt is the number of the attempt, starting at 0.
 	Attempt int
 	Began   time.Time
 	// Ended is zero while the handler is running.
 	Ended time.Time
-	// Err is the error that the handler has returned, or the panic of the handler.
+	// Err is the error that the handler has returned, or its panic.
 	Err error
 
-	engine       *engine.Engine // engine of the reconcile; nil for other calls, such as daemons
-	began, ended int64          // versions of the server in memory at the start and at the end; zero if unknown
-	changed      string         // the diff that the handler has received, as JSON
+	engine       *engine.Engine // the reconcile's engine; nil for other calls, such as daemons
+	began, ended int64          // the in-memory server's versions at the start and at the end; zero if unknown
+	changed      string         // the handler's diff as JSON
 }
 
 // String returns a short form: "provision (create, attempt 0) of default/orders".
@@ -46,26 +46,26 @@ func (c Call) String() string {
 	return fmt.Sprintf("%s (%s, attempt %d) of %s", c.Handler, c.Reason, c.Attempt, c.Object)
 }
 
-// inBackground reports whether the handler is a daemon or a timer. Such a handler does not count as pending work, because it may run without end.
+// inBackground reports whether the handler is a daemon or a timer. These don't count as pending work, because they may run forever.
 func (c Call) inBackground() bool {
 	return c.Reason == kopf.ReasonDaemon || c.Reason == kopf.ReasonTimer
 }
 
 // A tracker records the handler calls and the reconciles of one operator. It is safe for concurrent use.
 type tracker struct {
-	onCall       func(Call)     // function that is called before each handler call; may be nil
-	version      func() int64   // function that returns the version of the server in memory; may be nil
-	cacheOptions *cache.Options // cache options of the manager
+	onCall       func(Call)     // called before each handler call; may be nil
+	version      func() int64   // returns the in-memory server's version; may be nil
+	cacheOptions *cache.Options // the manager's cache options
 	inMemory     bool           // whether the server is in memory
-	onRunaway    func()         // function that is called when an object exceeds maxReconcilesPerSecond; may be nil
+	onRunaway    func()         // called when an object exceeds maxReconcilesPerSecond; may be nil
 
 	mu              sync.Mutex
 	calls           []Call
-	running         map[int]bool      // indexes of the calls that have not ended
-	transitions     int               // number of started calls plus the number of ended calls
+	running         map[int]bool      // indexes of the calls that haven't finished
+	transitions     int               // number of started plus finished calls
 	lastFailed      map[types.UID]int // index of the last failed call of each object
 	engines         []*engine.Engine
-	expectedEngines int       // number of engines that the operators announced
+	expectedEngines int       // number of engines that operators have announced
 	started         bool      // OperatorStarting was called
 	lastActivity    time.Time // start of the last reconcile or of the last RunUntilQuiet
 	reconciles      int       // number of reconciles that have started
@@ -87,8 +87,8 @@ type objectRef struct {
 	key    types.NamespacedName
 }
 
-// retryableError returns the error of a reconcile handler if the handler will be retried. It returns nil after the last attempt, even if the
-// interval of the handler leads to a later call.
+// retryableError returns a reconcile handler's error if the handler will be retried. After the last attempt, it returns nil, even if the
+// handler's interval leads to a later call.
 func (v objectRef) retryableError(ctx context.Context, call *invoke.Request, err error) error {
 	handler, _ := v.engine.ReconcileHandlers.Get(call.ID)
 	record := progress.Record{Started: call.Attempt.Started, Retries: call.Attempt.Number}
@@ -98,7 +98,7 @@ func (v objectRef) retryableError(ctx context.Context, call *invoke.Request, err
 	return err
 }
 
-// A failure identifies a reconcile handler of an object.
+// A failure identifies an object's reconcile handler.
 type failure struct {
 	objectRef
 	handler string
@@ -106,7 +106,7 @@ type failure struct {
 
 type objectRefKey struct{}
 
-// A reconcileResult records how the last reconcile of an object ended.
+// A reconcileResult records the outcome of an object's last reconcile.
 type reconcileResult struct {
 	due   time.Time // time of the requeue; zero if none is scheduled
 	after time.Duration
@@ -173,21 +173,21 @@ func (w *tracker) WrapReconciler(e *engine.Engine, next reconcile.Reconciler) re
 
 var errReconcilePanicked = errors.New("a reconcile panicked")
 
-// OperatorStarting records the number of engines that an operator starts.
+// OperatorStarting records how many engines an operator starts.
 func (w *tracker) OperatorStarting(kinds int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expectedEngines, w.started = w.expectedEngines+kinds, true
 }
 
-// KindsChanged changes the number of engines that an operator has announced.
+// KindsChanged changes the number of engines that operators have announced.
 func (w *tracker) KindsChanged(change int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expectedEngines += change
 }
 
-// EngineEnded removes an engine that has ended before the operator.
+// EngineEnded removes an engine that has stopped before the operator.
 func (w *tracker) EngineEnded(e *engine.Engine) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -199,7 +199,7 @@ func (w *tracker) EngineEnded(e *engine.Engine) {
 // ChecksRights returns false for a server in memory, because it has no access control.
 func (w *tracker) ChecksRights() bool { return !w.inMemory }
 
-// ChangeCacheOptions sets missing options of a cache of the operator to the options of the manager's cache.
+// ChangeCacheOptions fills in missing options of an operator's cache from the manager's cache.
 func (w *tracker) ChangeCacheOptions(options *cache.Options) {
 	manager := w.cacheOptions
 	if manager == nil {
@@ -238,8 +238,8 @@ func (w *tracker) reconcileStarted(v objectRef) {
 	}
 }
 
-// maxReconcilesPerSecond limits the reconciles of one object within a second of virtual time. Handlers that trigger themselves or each other
-// exceed it. Without the limit, virtual time would not advance.
+// maxReconcilesPerSecond limits an object's reconciles within a second of virtual time. Handlers that trigger themselves or each other
+// exceed it, and without a limit, virtual time would never advance.
 const maxReconcilesPerSecond = 100
 
 func (w *tracker) runawayReason() string {
@@ -267,12 +267,12 @@ func (w *tracker) reconcileEnded(v objectRef, result reconcile.Result, err error
 		w.errs = append(w.errs, err)
 	}
 	w.results[v] = out
-	if out.due.IsZero() { // without a requeue, no failed handler is retried
+	if out.due.IsZero() { // without a requeue, failed handlers aren't retried
 		maps.DeleteFunc(w.failures, func(f failure, _ error) bool { return f.objectRef == v })
 	}
 }
 
-// requeue returns the delay of the requeue that is due next, or 0.
+// requeue returns the delay of the next requeue, or 0.
 func (w *tracker) requeue() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -285,7 +285,7 @@ func (w *tracker) requeue() time.Duration {
 	return first.after
 }
 
-// callTransitions returns the number of started calls plus the number of ended calls.
+// callTransitions returns the number of started plus finished calls.
 func (w *tracker) callTransitions() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -304,7 +304,7 @@ func (w *tracker) callLog() []Call {
 	return slices.Clone(w.calls)
 }
 
-// runningCalls returns the calls that have not ended, in the order in which they started. It does not copy the other calls, because there may be many, and
+// runningCalls returns the running calls in the order in which they started. It doesn't copy the others, because there may be many, and
 // RunUntilQuiet calls it often.
 func (w *tracker) runningCalls() (calls []Call) {
 	w.mu.Lock()
@@ -318,12 +318,12 @@ func (w *tracker) runningCalls() (calls []Call) {
 	return calls
 }
 
-// runningForeground returns the calls that have not ended, without daemons and timers.
+// runningForeground returns the running calls except for daemons and timers.
 func (w *tracker) runningForeground() []Call {
 	return slices.DeleteFunc(w.runningCalls(), Call.inBackground)
 }
 
-// lastError describes the last failed handler call of an object.
+// lastError describes an object's last failed handler call.
 func (w *tracker) lastError(uid types.UID) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

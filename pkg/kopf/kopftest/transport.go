@@ -17,7 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// A connection is the connection of one operator to the server. All transports of the operator share the connection. The connection records writes and injects faults.
+// A connection connects one operator to the server. All its transports share it. The connection records writes and injects faults.
 type connection struct {
 	mu     sync.Mutex
 	all    []Write
@@ -30,9 +30,9 @@ type connection struct {
 	closed       bool
 	onDisconnect func()
 
-	injector *explore.Injector        // injector of the faults of a plan; may be nil
-	wrap     explore.TransportWrapper // wrapper of the transports of the connection; may be nil
-	replica  *apiserver.Replica       // replica that answers in place of the server; may be nil
+	injector *explore.Injector        // injects a plan's faults; may be nil
+	wrap     explore.TransportWrapper // wraps the connection's transports; may be nil
+	replica  *apiserver.Replica       // answers in place of the server; may be nil
 }
 
 // A faultTransport sends the requests of one HTTP client over a connection.
@@ -41,7 +41,6 @@ type faultTransport struct {
 	next http.RoundTripper
 }
 
-// transport returns a faultTransport that sends requests with next.
 func (l *connection) transport(next http.RoundTripper) http.RoundTripper {
 	return &faultTransport{l, next}
 }
@@ -53,7 +52,7 @@ func (l *faultTransport) CloseIdleConnections() {
 	}
 }
 
-// RoundTrip records a request, applies its fault, and sends it.
+// RoundTrip records a request, applies its fault and sends it.
 func (l *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	req := parse(r)
 	text, err := readBody(r)
@@ -64,7 +63,7 @@ func (l *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if l.disconnected() {
 			return nil, errCrashed
 		}
-		return l.next.RoundTrip(withoutUser(r)) // the role of an operator has no permissions for the objects of package kopftest
+		return l.next.RoundTrip(withoutUser(r)) // the operator's role doesn't cover kopftest's own objects
 	}
 	fault, crash, done := l.planFaults(req, r, text)
 	if crash == explore.CrashBefore {
@@ -109,11 +108,11 @@ func (l *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// maxEventNames limits the names that createWithFreeName tries.
+// maxEventNames limits how many names createWithFreeName tries.
 const maxEventNames = 1000
 
-// createWithFreeName creates an Event under other names until a name is free. client-go derives the names of Events from the time in
-// nanoseconds, and drops an Event whose name exists. In virtual time, several Events can have the same time.
+// createWithFreeName tries to create an Event with other names until one is free. client-go derives Event names from the time in
+// nanoseconds, and drops an Event whose name exists, but in virtual time, several Events can have the same time.
 func (l *faultTransport) createWithFreeName(r *http.Request, text []byte, response *http.Response) (*http.Response, error) {
 	var content map[string]any
 	if err := json.Unmarshal(text, &content); err != nil {
@@ -155,7 +154,7 @@ func (l *faultTransport) send(req request, r *http.Request) (*http.Response, err
 	return response, nil
 }
 
-// planFaults returns the fault for a request, and the kind of a crash. The caller must call done when the server has handled the request.
+// planFaults returns the fault for a request, and the kind of crash. The caller must call done when the server has handled the request.
 func (l *connection) planFaults(req request, r *http.Request, body []byte) (fault Fault, crash explore.Kind, done func()) {
 	done = func() {}
 	if l.injector != nil && req.writes() && !req.isEvent() && !l.disconnected() {
@@ -181,13 +180,13 @@ func (l *connection) planFaults(req request, r *http.Request, body []byte) (faul
 	return Fault{}, crash, done
 }
 
-// faultsByKind maps the kinds of package explore to faults. RoundTrip handles crashes separately.
+// faultsByKind maps package explore's kinds to faults, except for crashes, which RoundTrip handles.
 var faultsByKind = map[explore.Kind]Fault{
 	explore.Conflict: {Code: http.StatusConflict}, explore.Failed: {Code: http.StatusInternalServerError},
 	explore.Unavailable: {Code: http.StatusServiceUnavailable}, explore.Lost: {Lost: true},
 }
 
-// recordWrite records a write. The returned function records the status code of the response.
+// recordWrite records a write. The returned function adds the response's status code.
 func (l *connection) recordWrite(r request, contentType string, body []byte) func(code int) {
 	if !r.writes() {
 		return func(int) {}
@@ -199,7 +198,7 @@ func (l *connection) recordWrite(r request, contentType string, body []byte) fun
 		return func(code int) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if w.Verb == "create" && code < http.StatusBadRequest { // a patch only increases the count of a recorded Event
+			if w.Verb == "create" && code < http.StatusBadRequest { // a patch only increments the count of a recorded Event
 				l.events = append(l.events, w.event())
 			}
 		}
@@ -268,7 +267,7 @@ func awaitDelay(r *http.Request, d time.Duration) bool {
 	}
 }
 
-// errorResponse returns a response with a status code, as the server would send it.
+// errorResponse returns the response that a server would send with the status code.
 func errorResponse(r *http.Request, code int) *http.Response {
 	text, err := json.Marshal(statusForCode(code))
 	if err != nil {

@@ -64,7 +64,7 @@ func writtenList(body any) (where string) {
 	return ""
 }
 
-// itemIndex returns the first path with a list index in a JSON patch. It ignores maps whose keys may be numbers.
+// itemIndex returns the first path with a list index in a JSON patch. It skips maps whose keys may be numbers.
 func itemIndex(body any) (where string) {
 	operations, _ := body.([]any)
 	for _, operation := range operations {

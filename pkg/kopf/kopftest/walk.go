@@ -27,25 +27,26 @@ func WithSeed(seed uint64) WalkOption {
 	return func(w *walk) { w.seed = seed }
 }
 
-// WithFilter makes Walk use only random objects for which valid returns true. Use it for rules that the schema does not contain, and for
-// CEL rules, which a cluster in memory does not check.
+// WithFilter makes Walk only use random objects for which valid returns true. Use it for rules that aren't in the schema, and for CEL
+// rules, which a cluster in memory doesn't check.
 func WithFilter(valid func(obj *unstructured.Unstructured) bool) WalkOption {
 	return func(w *walk) { w.valid = append(w.valid, valid) }
 }
 
 // Walk tests that the state for a spec doesn't depend on earlier specs. In memory and in virtual time, it creates an object with a random
-// spec, replaces the spec with other random specs, and deletes the object. The parameter steps is the number of specs and must be positive.
+// spec, replaces the spec with other random ones, and deletes the object. The parameter steps is the number of specs and must be positive.
 // After each step, all objects and the external state must be the same as if the object had been created with this spec. After the
 // deletion, they must be the same as before the creation.
 //
-// The specs match the schema of the first CustomResourceDefinition in the file crd, in its first served version with a schema. Walk considers
-// types, required fields, enums, bounds, lengths, formats and simple patterns.
+// The specs match the schema of the first CustomResourceDefinition in the file crd, in its first served version with a schema. Walk
+// considers types, required fields, enums, bounds, lengths, formats and simple patterns.
 //
 // The function setup must return a new Scenario for each run, as for [Check]. Its Steps are ignored. List fields that depend on earlier
-// specs, such as "status.resizes", in Ignore. Walk also ignores objects whose owners don't exist, because the garbage collector of a
-// cluster would delete them.
+// specs, such as "status.resizes", in Ignore. Objects whose owners don't exist are ignored too, because a real cluster's garbage collector
+// would delete them.
 //
-// A failure shows the two specs and the seed. KOPFTEST_SEED=17 repeats the same walk. The test must not run in a bubble of testing/synctest.
+// A failure shows the two specs and the seed. For example, KOPFTEST_SEED=17 repeats the walk with the seed 17. The test must not run in a
+// testing/synctest bubble.
 func Walk(t *testing.T, crd string, setup func() Scenario, steps int, opts ...WalkOption) {
 	t.Helper()
 	w := &walk{seed: 1, file: crd, steps: steps}
@@ -150,7 +151,7 @@ func (w *walk) given(given Given) Given {
 	return given
 }
 
-// run compares the state after each step with the state after creating an object with the same spec. It returns the first difference.
+// run compares the state after each step with that after creating an object with the same spec, and returns the first difference.
 func (w *walk) run(t *testing.T, setup func() Scenario) string {
 	t.Helper()
 	objects := w.objects(t, setup())
@@ -174,7 +175,7 @@ func (w *walk) run(t *testing.T, setup func() Scenario) string {
 		}
 		walked, created := walkRun.QuietStates[i+1], creation.QuietStates[1]
 		_, differs := created.Compare(walked)
-		if _, outdated := walked.Compare(created); outdated == "" { // a condition of an earlier step keeps its observed generation
+		if _, outdated := walked.Compare(created); outdated == "" { // a condition from an earlier step keeps its observed generation
 			continue
 		}
 		if differs != "" {
@@ -204,7 +205,7 @@ func create(obj *unstructured.Unstructured) func(testing.TB, *Cluster) {
 	return func(t testing.TB, c *Cluster) { c.Create(t, obj.DeepCopy()) }
 }
 
-// replace returns a step that replaces all fields of the stored object except for metadata and status.
+// replace returns a step that replaces all of the stored object's fields except for metadata and status.
 func replace(obj *unstructured.Unstructured) func(testing.TB, *Cluster) {
 	return func(t testing.TB, c *Cluster) {
 		Edit(t, c, obj.DeepCopy(), func(stored *unstructured.Unstructured) {
@@ -240,6 +241,6 @@ func fieldsOf(obj *unstructured.Unstructured) string {
 			fields[name] = value
 		}
 	}
-	text, _ := json.Marshal(fields) // Marshal cannot fail, because the generator makes only JSON values
+	text, _ := json.Marshal(fields) // can't fail, because the generator only makes JSON values
 	return string(text)
 }

@@ -23,8 +23,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// prepareAdmission prepares a manager so that the API server of an Environment calls the admission handlers of the operator. In memory, the operator does not
-// serve its admission handlers. It does not change the manager if the test sets its own webhook server, or has created the Cluster without Memory and Environment.
+// prepareAdmission prepares a manager so that an Environment's API server calls the operator's admission handlers. In memory, the operator
+// doesn't serve them. The manager isn't changed if the test sets its own webhook server, or has created the Cluster without Memory and
+// Environment.
 func (o *Operator) prepareAdmission(t testing.TB, options *manager.Options) (host func(manager.Manager) manager.Manager, release func()) {
 	c := o.cluster
 	switch {
@@ -53,10 +54,10 @@ func (o *Operator) prepareAdmission(t testing.TB, options *manager.Options) (hos
 
 const loopback = "127.0.0.1"
 
-// A managerWithoutAdmission is a manager whose operators do not serve their admission handlers.
+// A managerWithoutAdmission is a manager whose operators don't serve their admission handlers.
 type managerWithoutAdmission struct{ manager.Manager }
 
-// AdmissionOptions returns nil, so that the operator does not serve the handlers.
+// AdmissionOptions returns nil, so that the operator doesn't serve the handlers.
 func (*managerWithoutAdmission) AdmissionOptions() *webhooks.Options { return nil }
 
 // An admissionManager is a manager whose operators serve their admission handlers on this machine.
@@ -67,14 +68,15 @@ type admissionManager struct {
 	operators  atomic.Int64
 }
 
-// AdmissionOptions returns options with which the operator manages its certificates and webhook configurations, and removes them when it stops.
+// AdmissionOptions returns options with which the operator manages its certificates and webhook configurations, and removes them when it
+// stops.
 func (s *admissionManager) AdmissionOptions() *webhooks.Options {
 	options := &webhooks.Options{
 		Name:           s.name(s.operators.Add(1)),
 		Configurations: webhooks.Managed,
 		Exit:           webhooks.RemoveOnExit,
 		Certificates:   webhooks.SelfManaged{SecretName: s.name(0)},
-		Namespace:      metav1.NamespaceSystem, // a namespace that operators under test do not watch
+		Namespace:      metav1.NamespaceSystem, // a namespace that operators under test don't watch
 		ClientConfig:   admissionregistrationv1.WebhookClientConfig{URL: new(s.url())},
 	}
 	if s.cluster.Namespace != "" {
@@ -83,16 +85,16 @@ func (s *admissionManager) AdmissionOptions() *webhooks.Options {
 	return options
 }
 
-// name returns the name of the webhook configurations of an operator, or of the shared Secret if operator is 0. Later managers in the same slot use the same
-// names.
+// name returns the name of an operator's webhook configurations, or of the shared Secret if operator is 0. Later managers in the same slot
+// use the same names.
 func (s *admissionManager) name(operator int64) string {
 	return fmt.Sprintf("%s%d-%d.%s.test", prefix, s.slot, operator, cmp.Or(s.cluster.Namespace, metav1.NamespaceDefault))
 }
 
-// prefix is the beginning of the names of webhook configurations and Secrets for admission handlers, and of the users of WithRights.
+// prefix starts the names of webhook configurations and Secrets for admission handlers, and of the users of WithRights.
 const prefix = "kopftest-"
 
-// remove deletes the webhook configurations that remain after a crash, because they would reject requests of later tests.
+// remove deletes the webhook configurations that a crash has left behind, because they would reject requests of later tests.
 func (s *admissionManager) remove(t testing.TB) {
 	t.Helper()
 	for n := range s.operators.Load() {
@@ -104,7 +106,8 @@ func (s *admissionManager) remove(t testing.TB) {
 	}
 }
 
-// pendingWork reports operators without a webhook configuration for this manager. An operator writes the configurations for both kinds of handlers together.
+// pendingWork reports operators without a webhook configuration for this manager. An operator writes the configurations for both kinds of
+// handlers at once.
 func (s *admissionManager) pendingWork(ctx context.Context) (string, error) {
 	for n := range s.operators.Load() {
 		configured := false
@@ -127,8 +130,8 @@ func (s *admissionManager) pendingWork(ctx context.Context) (string, error) {
 
 func (s *admissionManager) url() string { return fmt.Sprintf("https://%s:%d", loopback, s.port) }
 
-// configurations returns the webhook configurations of an operator, with only their kind and name. The objects are
-// unstructured, because the scheme of the test may lack their types.
+// configurations returns an operator's webhook configurations with only their kind and name. They are unstructured, because the test's
+// scheme may lack their types.
 func (s *admissionManager) configurations(operator int64) (both []*unstructured.Unstructured) {
 	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
 		obj := &unstructured.Unstructured{}
@@ -154,8 +157,8 @@ func isAdmissionSetup(r request, w Write, query url.Values) bool {
 	return false
 }
 
-// webhookSlots assigns a number to each running manager. A manager takes the number of a manager that has ended or
-// crashed, and therefore also its webhook configurations.
+// webhookSlots assigns a number to each running manager. A manager that has stopped or crashed passes its number on to a later one,
+// together with its webhook configurations.
 type webhookSlots struct {
 	mu    sync.Mutex
 	taken []bool

@@ -102,7 +102,7 @@ func verbOf(r *http.Request, name string) string {
 	}
 }
 
-// writes reports whether a request may change an object. Reviews of permissions have the verb create, but the API server does not store them.
+// writes reports whether a request may change an object. Permission reviews have the verb create, but the API server doesn't store them.
 func (r request) writes() bool {
 	if r.group == authorizationv1.GroupName {
 		return false
@@ -119,7 +119,7 @@ func (r request) isEvent() bool {
 	return r.resource == "events" && (r.group == "" || r.group == "events.k8s.io")
 }
 
-// isEventOrLease reports whether the request is for Events or Leases, which do not belong to the state under test.
+// isEventOrLease reports whether the request is for Events or Leases, which aren't part of the state under test.
 func (r request) isEventOrLease() bool {
 	return r.isEvent() || r.resource == "leases" && r.group == "coordination.k8s.io"
 }
@@ -127,7 +127,7 @@ func (r request) isEventOrLease() bool {
 func (r request) write(contentType string, body []byte) Write {
 	w := Write{Verb: r.verb, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace, Name: r.name, DryRun: r.dryRun}
 	if r.verb == "patch" || r.verb == "apply" {
-		mediaType, _, _ := strings.Cut(contentType, ";") // remove the parameters of the media type
+		mediaType, _, _ := strings.Cut(contentType, ";") // without its parameters
 		w.PatchType = types.PatchType(strings.TrimSpace(mediaType))
 	}
 	var value any
