@@ -31,6 +31,7 @@ TESTFLAGS ?=
 # Tests of operators mostly wait, so at least four packages run in parallel.
 PARALLEL ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); if [ "$$n" -gt 4 ]; then echo "$$n"; else echo 4; fi)
 BENCHFLAGS ?=
+KOPFFLAGS ?=
 BASE ?= HEAD
 FUZZTIME ?= 10s
 MUTATE ?= ./internal/cause ./internal/plan
@@ -130,6 +131,11 @@ check: $(GOLANGCI_LINT) $(VALE) ## Test and lint only what you have changed, in 
 	@packages="$(changed)"; \
 	if [ -z "$$packages" ]; then echo "check: no Go package of the root module has changed since $(BASE)"; \
 	else echo "check:" $$packages; go test -short -vet=off -timeout 5m $$packages && $(GOLANGCI_LINT) run $$packages; fi && go run ./hack/prose -vale $(VALE)
+
+.PHONY: test-kopf
+test-kopf: controlplane ## Run the tests beside kopf, from the package index of Python; SKIPPED without Python 3.11, KOPFFLAGS=-quick needs three minutes
+	@sh hack/python/install.sh $(BIN) || { [ $$? = 75 ] && exit; exit 1; }; \
+	go test -count=1 -timeout 30m ./test/python -kopf=$(BIN) $(KOPFFLAGS)
 
 .PHONY: test-matrix
 test-matrix: $(GINKGO) ## Run the end-to-end and conformance tests on several releases of Kubernetes; KUBE="1.35 1.37" selects them

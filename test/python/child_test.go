@@ -1,0 +1,237 @@
+package python
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+type (
+	thing   = *unstructured.Unstructured
+	request = kopf.Request[thing]
+)
+
+// runChild runs the operator of a table in this process, until its standard input is closed.
+func runChild(text string) error {
+	var declared table
+	if err := json.Unmarshal([]byte(text), &declared); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctrl.SetupSignalHandler())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return err
+	}
+	config.QPS = -1
+	if declared.Damage != "" {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return damagingTransport{next, declared.Damage} })
+	}
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
+	options := manager.Options{Metrics: server.Options{BindAddress: "0"}}
+	if !declared.Clusterwide {
+		options.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{declared.Namespace: {}}}
+	}
+	mgr, err := manager.New(config, options)
+	if err != nil {
+		return err
+	}
+	if err := kopf.SetupWithManager(mgr, declared.options()...); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// options returns the operator of a table.
+func (d table) options() []kopf.Option {
+	things := kopf.For(kopf.Unstructured(gvk))
+	for _, one := range d.Handlers {
+		d.add(things, one)
+	}
+	options := []kopf.Option{things}
+	switch d.Store {
+	case "smart":
+	case "annotations":
+		options = append(options, kopf.WithProgress(progress.Annotations(d.Prefix)), kopf.WithBaseline(progress.AnnotationBaseline(d.Prefix)))
+	case "annotations-v2":
+		options = append(options, kopf.WithProgress(progress.AnnotationsV2(d.Prefix)), kopf.WithBaseline(progress.AnnotationBaselineV2(d.Prefix)))
+	case "status":
+		options = append(options, kopf.WithProgress(progress.Status("")), kopf.WithBaseline(progress.StatusBaseline("")))
+	case "multi":
+		options = append(options,
+			kopf.WithProgress(progress.Multi(progress.Annotations(d.Prefix), progress.Status(""))),
+			kopf.WithBaseline(progress.MultiBaseline(progress.AnnotationBaseline(d.Prefix), progress.StatusBaseline(""))))
+	default:
+		panic("unknown store " + d.Store)
+	}
+	if d.Finalizer != "" {
+		options = append(options, kopf.WithFinalizer(d.Finalizer))
+	}
+	if d.Peering != "" {
+		peers := peering.Options{
+			Name: d.Peering, Mandatory: true, Priority: d.Priority, Identity: d.Process, Lifetime: time.Duration(d.Lifetime) * time.Second,
+		}
+		if !d.Clusterwide {
+			peers.Namespaces = []string{d.Namespace}
+		}
+		options = append(options, kopf.WithPeering(peers))
+	}
+	return options
+}
+
+// add declares a handler.
+func (d table) add(things *kopf.Resource[thing], h handler) {
+	var options []kopf.HandlerOption
+	if h.Case != "" {
+		options = append(options, kopf.Label("case", filter.Equal(h.Case)))
+	}
+	if h.Backoff > 0 {
+		options = append(options, kopf.Backoff(seconds(h.Backoff)))
+	}
+	if h.Retries > 0 {
+		options = append(options, kopf.Retries(h.Retries))
+	}
+	if h.Optional {
+		options = append(options, kopf.Optional())
+	}
+	switch {
+	case h.Daemon:
+		things.Daemon(h.ID, daemons.Daemon{}, func(ctx context.Context, req *request) error {
+			if err := d.ask(ctx, req, h, "daemon"); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return d.ask(context.WithoutCancel(ctx), req, h, "stopped")
+		}, options...)
+	case h.Interval > 0:
+		things.Timer(h.ID, daemons.Timer{Interval: seconds(h.Interval)}, func(ctx context.Context, req *request) error {
+			return d.ask(ctx, req, h, "timer")
+		}, options...)
+	case len(h.Causes) == 1 && h.Causes[0] == "field":
+		things.OnField(h.ID, h.Field, d.function(h), options...)
+	default:
+		var reasons []kopf.Reason
+		for _, cause := range h.Causes {
+			reasons = append(reasons, kopf.Reason(cause))
+		}
+		if h.Field != "" {
+			options = append(options, kopf.Field(h.Field))
+		}
+		things.On(h.ID, reasons, d.function(h), options...)
+	}
+}
+
+// function returns the function of a handler for causes, with its sub-handlers.
+func (d table) function(h handler) kopf.Handler[thing] {
+	return func(ctx context.Context, req *request) error {
+		for _, sub := range h.Subs {
+			req.Sub(sub, d.function(handler{ID: h.ID + "/" + sub}))
+		}
+		return d.ask(ctx, req, h, string(req.Reason))
+	}
+}
+
+// ask reports a call, and does what the test answers.
+func (d table) ask(ctx context.Context, req *request, h handler, cause string) error {
+	c := call{Process: d.Process, Handler: h.ID, Object: req.Object.GetName(), Cause: cause, Retry: req.Attempt.Number, New: req.Object.Object}
+	if req.Old != nil {
+		c.Old = req.Old.Object
+	}
+	if h.Field != "" {
+		c.Old, c.New = req.Field()
+	}
+	for _, item := range req.Diff {
+		c.Diff = append(c.Diff, []any{item.Op, append([]string{}, item.Path...), item.Old, item.New})
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, d.Server, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(post)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	var a answer
+	if err := json.NewDecoder(response.Body).Decode(&a); err != nil {
+		return err
+	}
+	if a.Event {
+		req.Eventf("Normal", "Called", "Call", "%s was called", h.ID)
+	}
+	switch a.Do {
+	case doSucceed:
+		if a.Result != nil {
+			req.SetResult(a.Result)
+		}
+		return nil
+	case doTemporary:
+		return kopf.Temporary(errors.New("busy"), seconds(a.Delay))
+	case doPermanent:
+		return kopf.Permanent(errors.New("invalid"))
+	case doError:
+		return errors.New("broken")
+	default:
+		return kopf.Permanent(fmt.Errorf("unknown answer %q", a.Do))
+	}
+}
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+// A damagingTransport makes the operator in Go incompatible.
+type damagingTransport struct {
+	http.RoundTripper
+	damage string
+}
+
+const (
+	damageKey       = "key"       // records have a different key
+	damageTime      = "time"      // times in records have a different format
+	damageFinalizer = "finalizer" // the finalizer is removed with the first record of a deletion
+)
+
+func (d damagingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPatch || !strings.Contains(r.URL.Path, "/"+plural+"/") {
+		return d.RoundTripper.RoundTrip(r)
+	}
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	text, err = damage(text, d.damage)
+	if err != nil {
+		return nil, err
+	}
+	changed := r.Clone(r.Context())
+	changed.Body, changed.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	changed.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
+	return d.RoundTripper.RoundTrip(changed)
+}
