@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -205,33 +204,3 @@ func (d table) ask(ctx context.Context, req *request, h handler, cause string) e
 }
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
-
-// A damagingTransport makes the operator in Go incompatible.
-type damagingTransport struct {
-	http.RoundTripper
-	damage string
-}
-
-const (
-	damageKey       = "key"       // records have a different key
-	damageTime      = "time"      // times in records have a different format
-	damageFinalizer = "finalizer" // the finalizer is removed with the first record of a deletion
-)
-
-func (d damagingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodPatch || !strings.Contains(r.URL.Path, "/"+plural+"/") {
-		return d.RoundTripper.RoundTrip(r)
-	}
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	text, err = damage(text, d.damage)
-	if err != nil {
-		return nil, err
-	}
-	changed := r.Clone(r.Context())
-	changed.Body, changed.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
-	changed.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
-	return d.RoundTripper.RoundTrip(changed)
-}

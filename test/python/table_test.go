@@ -35,7 +35,7 @@ type table struct {
 	Priority    int    `json:"priority,omitempty"`
 	Lifetime    int    `json:"lifetime,omitempty"` // in seconds
 
-	Damage string `json:"damage,omitempty"` // see damage_test.go; only for the operator in Go
+	Damage string `json:"damage,omitempty"` // what is wrong with the operator in Go
 }
 
 // A handler is a handler in both languages.
