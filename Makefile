@@ -134,7 +134,7 @@ check: $(GOLANGCI_LINT) $(VALE) ## Test and lint only what you have changed, in 
 
 .PHONY: test-kopf
 test-kopf: controlplane ## Run the tests beside kopf, from the package index of Python; SKIPPED without Python 3.11, KOPFFLAGS=-quick needs three minutes
-	@sh hack/python/install.sh $(BIN) || { [ $$? = 75 ] && exit; exit 1; }; \
+	@sh hack/python/install.sh $(BIN) kopf-1.44 kopf-1.45 || { [ $$? = 75 ] && exit; exit 1; }; \
 	go test -count=1 -timeout 30m ./test/python -kopf=$(BIN) $(KOPFFLAGS)
 
 .PHONY: test-matrix
@@ -212,6 +212,14 @@ mutate: $(GREMLINS) ## Change the code and report changes that no test detects (
 bench: controlplane ## Compare with a plain reconciler in about an hour, or in two minutes with BENCHFLAGS=-quick
 	go test -count=1 -v -timeout 2h -run '^TestBench$$' ./test/bench -measure $(BENCHFLAGS)
 	go test -run '^$$' -bench . -benchmem ./internal/engine ./internal/essence ./internal/match ./pkg/daemons ./pkg/diff ./pkg/webhooks
+
+.PHONY: bench-kopf
+bench-kopf: controlplane ## Compare with kopf, which runs in Python, without and with uvloop; SKIPPED without Python 3.11
+	@sh hack/python/install.sh $(BIN) kopf-1.45 kopf-1.45-uvloop || { [ $$? = 75 ] && exit; exit 1; }; \
+	for environment in kopf-1.45 kopf-1.45-uvloop; do \
+		echo "bench-kopf: $$environment"; \
+		go test -count=1 -v -timeout 2h -run '^TestBench$$' ./test/bench -measure -kopf=$(BIN)/$$environment $(BENCHFLAGS) || exit 1; \
+	done
 
 ##@ Code
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs the versions of kopf that test/python runs, each into a virtual environment: bin/kopf-1.44 and bin/kopf-1.45.
+# Installs versions of kopf, each into a virtual environment of its own. For example, this makes bin/kopf-1.44 and bin/kopf-1.45:
 #
-#   install.sh BIN
+#   install.sh bin kopf-1.44 kopf-1.45
 #
 # The files kopf-*.txt pin all packages. An environment that was made from the same file is kept.
 #
@@ -10,12 +10,13 @@
 set -u
 
 bin=$1
+shift
 here=$(dirname "$0")
 
 skip() {
-	echo "test-kopf: SKIPPED: $1" >&2
+	echo "kopf: SKIPPED: $1" >&2
 	if [ -n "${SKIPPED_CHECKS:-}" ]; then
-		echo "test-kopf: $1" >>"$SKIPPED_CHECKS"
+		echo "kopf: $1" >>"$SKIPPED_CHECKS"
 	fi
 	exit 75
 }
@@ -33,8 +34,8 @@ done
 mkdir -p "$bin" || exit 1
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
-for pinned in "$here"/kopf-*.txt; do
-	name=$(basename "$pinned" .txt)
+for name in "$@"; do
+	pinned=$here/$name.txt
 	stamp=$bin/$name/installed.txt
 	# An environment is also useless without the Python that created it.
 	if cmp -s "$pinned" "$stamp" && "$bin/$name/bin/python" -c 'import kopf' 2>/dev/null; then

@@ -45,7 +45,7 @@ func TestRatios_PairsTheValuesOfEachRound(t *testing.T) {
 // The machine of the second round is half as fast. In the first round, it is slower only during the sample of the library.
 func TestReport_NormalizesByServerTime(t *testing.T) {
 	const ms = time.Millisecond
-	r := &report{}
+	r := &report{opponent: plain}
 	for _, s := range []struct {
 		side
 		sample
@@ -67,13 +67,13 @@ func TestReport_NormalizesByServerTime(t *testing.T) {
 			t.Errorf("report = \n%s\nwant the line\n%s", got, want)
 		}
 	}
-	if diff := cmp.Diff([]string{"round 2: create, kopf: writes = 11, want 10"}, r.unexpectedWrites()); diff != "" {
+	if diff := cmp.Diff([]string{"round 2: create, kopf-runtime: writes = 11, want 10"}, r.unexpectedWrites()); diff != "" {
 		t.Errorf("unexpected writes differ (-want +got):\n%s", diff)
 	}
 }
 
 func TestReport_UnknownTimes(t *testing.T) {
-	r := &report{}
+	r := &report{opponent: plain}
 	r.addSample("restart", 0, plain, sample{objects: 10, cpu: time.Second})
 	r.addSample("restart", 0, library, sample{objects: 10, cpu: time.Second})
 	if got, want := r.String(), "| restart | 0 / 0 | 0 / 0 | - | 100 / 100 | 1.00 | - |\n"; !strings.HasSuffix(got, want) {

@@ -60,7 +60,7 @@ func TestBench(t *testing.T) {
 	if *measure && !*quick {
 		perControlPlane = 1
 	}
-	results, began, before := &report{}, time.Now(), load()
+	results, began, before := &report{opponent: opponent()}, time.Now(), load()
 	for group := range slices.Chunk(selected, perControlPlane) {
 		name := group[0].name
 		if len(group) > 1 {
@@ -124,7 +124,7 @@ func (b *bench) must(err error) {
 func (b *bench) runRounds(sc scenario) {
 	known := len(b.rows)
 	for b.round = range b.rounds {
-		sides := []side{plain, library}
+		sides := []side{b.opponent, library}
 		if b.round%2 == 1 {
 			slices.Reverse(sides)
 		}

@@ -33,6 +33,9 @@
 // annotations) in an annotation, like the library. It makes no decision based on a cache that is older than its own last
 // write. Its timers use RequeueAfter.
 //
+// With -kopf, the other side is kopf instead (kopf_operator.py): the same steps as handlers in Python, with its default settings, except that
+// it posts no Events. Its writes are reported, not checked, and its heap is not measured.
+//
 // The report consists of Markdown tables. Values are medians of the rounds. Ratios divide the library by the plain
 // reconciler of the same round: median (smallest..largest). The columns of the first table are:
 //

@@ -25,13 +25,17 @@ type process struct {
 // name becomes part of the file names of profiles.
 func (b *bench) startProcess(r role, name string) *process {
 	b.t.Helper()
-	r.Workers = b.workers
+	r.Workers, r.Plural = b.workers, r.kind().plural
 	if b.profiles != "" {
 		r.Profile = filepath.Join(b.profiles, fmt.Sprintf("%s-%s-%d.pprof", strings.ReplaceAll(name, " ", "-"), r.Side, b.round))
 	}
 	text, err := json.Marshal(r)
 	b.must(err)
-	p := &process{cmd: exec.CommandContext(b.t.Context(), os.Args[0])}
+	command := []string{os.Args[0]}
+	if r.Side == python {
+		command = []string{filepath.Join(*kopfFlag, "bin", "python"), "kopf_operator.py"}
+	}
+	p := &process{cmd: exec.CommandContext(b.t.Context(), command[0], command[1:]...)}
 	p.cmd.Env = append(os.Environ(), operatorEnv+"="+string(text), "KUBECONFIG="+b.kubeconfig)
 	p.cmd.Stderr = os.Stderr
 	p.stdin, err = p.cmd.StdinPipe()

@@ -34,15 +34,17 @@ func quotient(a, b float64) float64 {
 
 // report contains one sample of each side for each round.
 type report struct {
-	rows    []*row
-	figures []*figure
+	opponent side // the library is compared with it
+	rows     []*row
+	figures  []*figure
 }
 
 // row is a line of the first table.
 type row struct {
-	name    string
-	writes  int // expected number of writes for each object
-	samples map[side][]sample
+	name     string
+	writes   int // expected number of writes for each object
+	opponent side
+	samples  map[side][]sample
 }
 
 // figure is a line of the second table.
@@ -55,7 +57,7 @@ func (r *report) addSample(name string, writes int, s side, added sample) {
 	i := slices.IndexFunc(r.rows, func(known *row) bool { return known.name == name })
 	if i < 0 {
 		i = len(r.rows)
-		r.rows = append(r.rows, &row{name, writes, map[side][]sample{}})
+		r.rows = append(r.rows, &row{name, writes, r.opponent, map[side][]sample{}})
 	}
 	r.rows[i].samples[s] = append(r.rows[i].samples[s], added)
 }
@@ -77,9 +79,10 @@ func (r *row) values(s side, value func(sample) float64) (all []float64) {
 	return all
 }
 
-// compare returns the values of both sides as "plain / kopf", and their ratio.
+// compare returns the values of both sides, the opponent's first, and their ratio.
 func (r *row) compare(value func(sample) float64) (both, ratio string) {
-	return formatBoth(r.values(plain, value), r.values(library, value)), formatRatios(ratios(r.values(plain, value), r.values(library, value)))
+	theirs, ours := r.values(r.opponent, value), r.values(library, value)
+	return formatBoth(theirs, ours), formatRatios(ratios(theirs, ours))
 }
 
 // String formats the row as a line of a Markdown table.
@@ -92,7 +95,7 @@ func (r *row) String() string {
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |", r.name, writes, reconciles, throughput, cpu, ratio, normed)
 }
 
-// unexpectedWrites returns a message for each sample with another number of writes than expected.
+// unexpectedWrites returns a message for each sample with a different number of writes than expected. kopf's numbers are only reported.
 func (r *report) unexpectedWrites() (texts []string) {
 	for _, row := range r.rows {
 		for _, s := range []side{plain, library} {
@@ -109,16 +112,17 @@ func (r *report) unexpectedWrites() (texts []string) {
 // String formats the report as Markdown.
 func (r *report) String() string {
 	var out strings.Builder
-	out.WriteString("| scenario | writes | reconciles | throughput ratio | CPU ms per object (plain / kopf) | CPU ratio | CPU ratio, normed |\n" +
+	both := fmt.Sprintf("%s / %s", r.opponent, library)
+	out.WriteString("| scenario | writes | reconciles | throughput ratio | CPU ms per object (" + both + ") | CPU ratio | CPU ratio, normed |\n" +
 		"| --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, row := range r.rows {
 		fmt.Fprintln(&out, row)
 	}
 	if len(r.figures) > 0 {
-		out.WriteString("\n| scenario | figure | plain / kopf | difference | ratio |\n| --- | --- | --- | --- | --- |\n")
+		out.WriteString("\n| scenario | figure | " + both + " | difference | ratio |\n| --- | --- | --- | --- | --- |\n")
 	}
 	for _, f := range r.figures {
-		a, b := f.values[plain], f.values[library]
+		a, b := f.values[r.opponent], f.values[library]
 		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", f.row, f.name, formatBoth(a, b), formatValue(median(b)-median(a)), formatRatios(ratios(a, b)))
 	}
 	return out.String()
@@ -126,9 +130,9 @@ func (r *report) String() string {
 
 // ratios returns the ratio of the values of each round. The speed of the machine affects both values of a round. Rounds
 // without a ratio are omitted.
-func ratios(plain, library []float64) (all []float64) {
-	for i := range min(len(plain), len(library)) {
-		if ratio := quotient(library[i], plain[i]); !math.IsNaN(ratio) {
+func ratios(theirs, ours []float64) (all []float64) {
+	for i := range min(len(theirs), len(ours)) {
+		if ratio := quotient(ours[i], theirs[i]); !math.IsNaN(ratio) {
 			all = append(all, ratio)
 		}
 	}
@@ -155,8 +159,8 @@ func percentile(values []float64, percent int) float64 {
 }
 
 // formatBoth formats the medians of both sides.
-func formatBoth(plain, library []float64) string {
-	return formatValue(median(plain)) + " / " + formatValue(median(library))
+func formatBoth(theirs, ours []float64) string {
+	return formatValue(median(theirs)) + " / " + formatValue(median(ours))
 }
 
 // formatRatios formats the median and, for several ratios, the smallest and the largest one.

@@ -20,8 +20,9 @@ import (
 type side string
 
 const (
-	library side = "kopf"
+	library side = "kopf-runtime"
 	plain   side = "plain"
+	python  side = "kopf" // the real one, in Python
 )
 
 // step is the body of one handler. Steps are very short, because the benchmark measures the overhead around them.
@@ -70,6 +71,7 @@ type role struct {
 
 	Side      side
 	Namespace string
+	Plural    string // of the kind
 	Workers   int
 	Profile   string // path of the CPU profile; empty disables profiles
 }

@@ -39,6 +39,7 @@ var (
 	latencyFlag  = flag.Duration("latency", 0, "duration of the changes at each rate in the latency scenarios (default 15s)")
 	workersFlag  = flag.Int("workers", 0, "concurrent reconciles of each operator, and concurrent requests of the load (default 10)")
 	profilesFlag = flag.String("profiles", "", "existing `folder` to which each operator process writes CPU and heap profiles")
+	kopfFlag     = flag.String("kopf", "", "`folder` of a Python environment with kopf: compare with kopf instead of the plain reconciler")
 	onlyFlag     = flag.String("only", ".*", "run only the scenarios whose whole names match this `expression`, such as "+
 		"lifecycle, 'lifecycle status.*', backlog, latency, restart or 'timers.*'")
 )
@@ -93,4 +94,12 @@ func load() string {
 	}
 	one, _, _ := strings.Cut(string(text), " ")
 	return "load " + one
+}
+
+// opponent returns the side that the library is compared with.
+func opponent() side {
+	if *kopfFlag != "" {
+		return python
+	}
+	return plain
 }
