@@ -126,12 +126,11 @@ def configure(settings: kopf.OperatorSettings, **_):
     if records is not None:
         settings.persistence.progress_storage = records
         settings.persistence.diffbase_storage = baselines
+    settings.background.cancellation_polling = 0.5
     if table.get("finalizer"):
         settings.persistence.finalizer = table["finalizer"]
     if table.get("lifetime"):
         settings.peering.lifetime = table["lifetime"]
-    if table.get("shard"):
-        settings.watching.shard_selectors[kopf.EVERYTHING] = table["shard"]
 
 
 def exit_with_parent():

@@ -1,6 +1,7 @@
 package python
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -15,7 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
@@ -60,6 +63,7 @@ func TestMain(m *testing.M) {
 // A suite is the API server for all tests.
 type suite struct {
 	client.Client
+	config     *rest.Config
 	kubeconfig string
 }
 
@@ -69,7 +73,11 @@ var (
 )
 
 func startSuite() (*suite, error) {
-	cp, err := controlplane.Start(controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd()}, CRDPaths: []string{"../../config/crd"}})
+	crds, err := oldPeeringCRDs()
+	if err != nil {
+		return nil, err
+	}
+	cp, err := controlplane.Start(controlplane.Options{CRDs: append(crds, crd()), CRDPaths: []string{"../../config/crd"}})
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +89,7 @@ func startSuite() (*suite, error) {
 		_ = os.RemoveAll(dir) // the directory is temporary
 		return cp.Stop()
 	}
-	s := &suite{kubeconfig: filepath.Join(dir, "kubeconfig")}
+	s := &suite{config: cp.Config, kubeconfig: filepath.Join(dir, "kubeconfig")}
 	if err := cp.WriteKubeconfig(s.kubeconfig); err != nil {
 		return nil, err
 	}
@@ -132,6 +140,24 @@ func await(ctx context.Context, limit time.Duration, check func() []string) (pro
 		}
 	}
 }
+
+// oldPeeringCRDs returns the kinds of peering in the older group, which both sides use as well if it is served.
+func oldPeeringCRDs() (crds []*apiextensionsv1.CustomResourceDefinition, err error) {
+	for _, name := range []string{"clusterkopfpeerings", "kopfpeerings"} {
+		text, err := os.ReadFile("../../config/crd/kopf.dev_" + name + ".yaml")
+		if err != nil {
+			return nil, err
+		}
+		one := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(bytes.ReplaceAll(text, []byte("kopf.dev"), []byte(oldGroup)), one); err != nil {
+			return nil, err
+		}
+		crds = append(crds, one)
+	}
+	return crds, nil
+}
+
+const oldGroup = "zalando.org"
 
 func crd() *apiextensionsv1.CustomResourceDefinition {
 	open := true
