@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -67,7 +68,8 @@ func runChild(text string) error {
 
 // options returns the operator of a table.
 func (d table) options() []kopf.Option {
-	things := kopf.For(kopf.Unstructured(gvk))
+	// Handlers that block would otherwise use up the workers. kopf's are unlimited.
+	things := kopf.For(kopf.Unstructured(gvk), kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 100}))
 	for _, one := range d.Handlers {
 		d.add(things, one)
 	}
