@@ -55,8 +55,8 @@ func New(resources ...Resource) *Server {
 	return s
 }
 
-// RoundTrip handles a request. It returns an error only if the request's context was cancelled. Any other failure is a response with a
-// Status.
+// RoundTrip handles a request. It returns an error only if the request's context was cancelled. Any other failure is returned as a response
+// whose body is a Status.
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) { return s.roundTrip(r, nil) }
 
 // roundTrip handles a request. replica is the replica that received it, or nil.

@@ -31,7 +31,7 @@ func (o Object) Name() string {
 // Error implements error.
 func (o Object) Error() string { return fmt.Sprintf("%s %s: %v", o.GVK.Kind, o.Name(), o.Fault) }
 
-// Metadata returns a metadata-only object with the identity of the object.
+// Metadata returns a metadata-only object with the object's identity.
 func (o Object) Metadata() *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: o.Key.Namespace, Name: o.Key.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
@@ -40,7 +40,7 @@ func (o Object) Metadata() *metav1.PartialObjectMetadata {
 	return obj
 }
 
-// Faults are the objects that caches leave out because they don't decode. It is safe for concurrent use.
+// Faults is the set of objects that caches leave out because they don't decode. It is safe for concurrent use.
 type Faults struct {
 	mu      sync.Mutex
 	objects map[*listWatch]map[types.NamespacedName]Object // by the list and watch that found them

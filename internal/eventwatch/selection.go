@@ -28,7 +28,7 @@ func fieldSelector(s clusterevents.Selector, kind string, reporters ...string) f
 	return fields.AndSelectors(selectors...)
 }
 
-// matches reports whether a selector selects an Event because of its type, reason and reporting controller.
+// matches reports whether an Event's type, reason and reporting controller match a selector.
 func matches(s clusterevents.Selector, event *corev1.Event, reporters ...string) bool {
 	switch {
 	case s.WarningsOnly && event.Type != corev1.EventTypeWarning:

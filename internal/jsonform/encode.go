@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth limits how deep values may be nested, because a map may contain itself. The limit is the same as when encoding/json decodes.
+// maxDepth limits how deep values may be nested, because a map may contain itself. It is the limit that encoding/json has for decoding.
 const maxDepth = 10000
 
 var errTooDeep = errors.New("the value is nested too deeply, or contains itself")
@@ -21,11 +21,11 @@ var errTooDeep = errors.New("the value is nested too deeply, or contains itself"
 // in decoded JSON are left to encoding/json.
 func Encode(value any) ([]byte, error) { return encoder{}.encode(value) }
 
-// EncodeASCII is like [Encode], but escapes all characters other than ASCII.
+// EncodeASCII is like [Encode], but escapes all non-ASCII characters.
 func EncodeASCII(value any) ([]byte, error) { return encoder{ascii: true}.encode(value) }
 
 type encoder struct {
-	ascii bool // escape all other characters
+	ascii bool // escape all non-ASCII characters
 }
 
 func (e encoder) encode(value any) ([]byte, error) { return e.append(make([]byte, 0, 256), value, 0) }
@@ -104,7 +104,7 @@ func (e encoder) appendOther(out []byte, value any) ([]byte, error) {
 		if r < utf8.RuneSelf {
 			out = append(out, byte(r))
 		} else {
-			out = appendEscape(out, r) // encoded JSON has other characters than ASCII only in strings
+			out = appendEscape(out, r) // encoded JSON has non-ASCII characters only in strings
 		}
 	}
 	return out, nil

@@ -22,8 +22,8 @@ func (m multiStore) Check() error { return checkMembers("Multi", m) }
 // Fields implements [FieldUser].
 func (m multiStore) Fields() []string { return fieldsOf(m) }
 
-// Key implements [KeyChecker]. An id must be valid for all stores. The result is the first key that differs from the id, so that ids with
-// the same key in that store conflict.
+// Key implements [KeyChecker]. An id must be valid for all stores. It returns the first key that differs from the id, so that two ids with
+// the same key in that store are detected as a conflict.
 func (m multiStore) Key(id string) (string, error) {
 	if id == "" {
 		return "", errEmptyID

@@ -39,7 +39,7 @@ type Attempt struct {
 	// before the handler has finished.
 	// Equivalent in kopf: started.
 	Started time.Time
-	// Last is the error message of the previous attempt, cut at 1024 bytes; empty if there was no error.
+	// Last is the error message of the previous attempt, truncated to 1024 bytes; empty if there was no error.
 	Last string
 }
 
@@ -49,10 +49,10 @@ func (a Attempt) Runtime() time.Duration { return time.Since(a.Started) }
 // A Policy limits the attempts of a handler and defines the delays between them. The zero value retries without limit, with
 // [DefaultBackoff] between attempts.
 type Policy struct {
-	// Retries is the maximum number of attempts, including the first one. Nil means no limit; with 0, the handler fails without a call.
+	// Retries is the maximum number of attempts, including the first one. Nil means no limit; with 0, the handler fails without being called.
 	// Equivalent in kopf: retries=.
 	Retries *int
-	// Timeout is the maximum time from the selection of the handler to an attempt; nil means no limit. It is checked between attempts and
+	// Timeout is how long after the handler was first selected an attempt may still start; nil means no limit. It is checked between attempts and
 	// doesn't interrupt a running one. If the next attempt would be too late, the handler fails without waiting. The first attempt is
 	// always made, unless the timeout is 0. Time spent waiting for sub-handlers counts.
 	// Equivalent in kopf: timeout=.
@@ -123,8 +123,8 @@ func orPanicError(err error) error {
 	return err
 }
 
-// Wait returns the outcome of a handler that waits for its sub-handlers until the delay has passed. If it would then be too late for
-// another call, the handler fails now. The parameter record is the record before the attempt.
+// Wait returns the outcome for a handler that waits for its sub-handlers and is called again after the delay. If that would be too
+// late, the handler fails now. The parameter record is the record before the attempt.
 func (p Policy) Wait(record Record, now time.Time, delay time.Duration) Outcome {
 	if limit := p.timeoutReached(record, now.Add(delay)); limit != "" {
 		return Outcome{Err: &LimitError{Limit: limit}, Final: true, Attempted: true}

@@ -14,7 +14,7 @@
 // # Concepts
 //
 // A [Handler] receives a [Request], and returns nil to allow it or an error to deny it. [Validating] and [Mutating] combine a handler, one
-// kind and options into a [Hook]. A [Server] serves hooks of any kinds on the manager's webhook server. [For] is the short form for one
+// kind and options into a [Hook]. A [Server] serves hooks for any number of kinds on the manager's webhook server. [For] is the short form for one
 // kind. Each hook has its own path and one entry in a webhook configuration.
 //
 // The server decodes the objects of each admission review into the hook's Go type and calls the handler. It returns what a mutating handler
@@ -52,7 +52,7 @@
 // second hook with the same id changes the path and the name of the first one.
 //
 // With managed configurations and without leader election, replicas of two versions overwrite each other's entries. Objects that are
-// created within 2 seconds after their CRD may not be reviewed, unless the hook has a [Plural].
+// created within 2 seconds after their CRD can miss the review, unless the hook has a [Plural].
 //
 // # Errors
 //

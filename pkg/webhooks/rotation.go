@@ -52,7 +52,7 @@ type certBundle struct {
 	serving      *keyPair            // key pair that all replicas use
 	next         *keyPair            // the successor of serving; nil outside of a rotation
 	trusted      []*x509.Certificate // the CAs that API servers must trust
-	trustedSince time.Time           // first time at which the configurations contained the CA of next; zero before that
+	trustedSince time.Time           // when the configurations first contained the CA of next; zero until then
 	forceRenewal bool                // whether a rotation must start early, because the Secret was lost
 	version      string              // resourceVersion of the Secret
 }
