@@ -28,7 +28,7 @@ MODULES := . hack/controlplane $(EXAMPLE_MODULES) $(CONTRIB_MODULES)
 TOOL_MODULES := hack/tools hack/tools/golangci-lint hack/tools/govulncheck hack/tools/vale hack/tools/gremlins hack/tools/apidiff hack/tools/helm
 
 TESTFLAGS ?=
-# Tests of operators mostly wait, so at least four packages run in parallel.
+# Tests on API servers mostly wait, so at least four packages run in parallel.
 PARALLEL ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); if [ "$$n" -gt 4 ]; then echo "$$n"; else echo 4; fi)
 BENCHFLAGS ?=
 KOPFFLAGS ?=
@@ -78,12 +78,23 @@ quoted-name = $(if $(NAME),'$(NAME)')
 
 ##@ Tests
 
+# One half mostly waits for API servers, and the other one computes, so they run at the same time.
 .PHONY: test
 test: controlplane $(GINKGO) $(CONTROLLER_GEN) ## Run all tests, including those on a real API server; TESTFLAGS="-count=20 -run X" adds flags of go test
+	@$(MAKE) --no-print-directory --keep-going -j2 test-servers test-memory
+
+# The dots of Ginkgo would mix with the lines of test-memory, so they are shown afterwards.
+.PHONY: test-servers
+test-servers: controlplane $(GINKGO) $(CONTROLLER_GEN) ## Run the half of the tests that start API servers: end-to-end tests, examples and commands
 	@status=0; \
-	$(if $(TESTFLAGS),,$(e2e) || status=1; )\
-	go test $(tests) $(in-memory) $(if $(TESTFLAGS),./test/e2e) || status=1; \
-	$(mutations) go test $(tests) ./examples ./hack/example $$(go list ./... | grep -vE $(tested-before)) || status=1; \
+	$(if $(TESTFLAGS),,log=$$(mktemp); $(e2e) >"$$log" 2>&1 || status=1; cat "$$log"; rm -f "$$log"; )\
+	$(mutations) go test -p $(PARALLEL) $(tests) $(if $(TESTFLAGS),./test/e2e) ./examples ./hack/example $$(go list ./... | grep -vE $(tested-in-memory)) || status=1; \
+	exit $$status
+
+.PHONY: test-memory
+test-memory: controlplane $(CONTROLLER_GEN) ## Run the half of the tests that mostly compute: packages and simulations, and all other modules
+	@status=0; \
+	go test $(tests) $(in-memory) || status=1; \
 	for module in $(EXAMPLE_MODULES) $(CONTRIB_MODULES); do \
 		echo "cd $$module && go test ./..."; \
 		(cd $$module && go test $(tests) ./...) || status=1; \
@@ -91,7 +102,7 @@ test: controlplane $(GINKGO) $(CONTROLLER_GEN) ## Run all tests, including those
 
 # These packages start first, because they are the slowest. Most of them run operators in memory, in virtual time.
 in-memory := ./test/peering ./pkg/webhooks ./test/simulation/... ./test/reconcilers ./test/soak ./pkg/... ./internal/...
-tested-before := '/(pkg|internal)/|/test/(e2e|peering|reconcilers|soak|simulation.*)$$'
+tested-in-memory := '/(pkg|internal)/|/test/(e2e|peering|reconcilers|soak|simulation.*)$$'
 
 # The race detector slows tests down, and everything has to be compiled once more. So it is a target of its own, for the packages whose goroutines share
 # memory. Timers of a synctest bubble share one context of the race detector, so a test process crashes if two threads run them
@@ -112,7 +123,7 @@ e2e = $(mutations) $(GINKGO) run $(race) --procs=4 --randomize-all --output-inte
 mutations = KUBE_CACHE_MUTATION_DETECTOR=true
 # Ginkgo runs the specs of test/e2e in four processes, each with its own control plane. go test would run them one after another. golangci-lint
 # runs vet.
-tests = -p $(PARALLEL) -vet=off -shuffle=on -timeout 40m $(TESTFLAGS)
+tests = -vet=off -shuffle=on -timeout 40m $(TESTFLAGS)
 
 .PHONY: controller-manager
 controller-manager: ## Build kube-controller-manager, which test/garbagecollection requires
