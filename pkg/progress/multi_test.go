@@ -86,7 +86,7 @@ func TestMulti_Clear(t *testing.T) {
 	}
 	progress.Multi(progress.Annotations(ownPrefix), progress.Status("")).Clear(essence)
 	equal(t, "ESS-08 PROG-08 essence", essence, map[string]any{
-		"metadata": essenceOf("example.com/a", "x")["metadata"], "status": map[string]any{"phase": "up", "kopf": map[string]any{"dummy": "d"}},
+		"metadata": essenceOf("example.com/a", "x")["metadata"], "status": map[string]any{"phase": "up", "kopf": map[string]any{"other": "d"}},
 	})
 }
 

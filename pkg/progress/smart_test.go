@@ -39,7 +39,7 @@ type (
 	}
 	typedKopf struct {
 		Progress map[string]typedRecord `json:"progress,omitempty"`
-		Dummy    string                 `json:"dummy,omitempty"`
+		Other    string                 `json:"other,omitempty"`
 	}
 	typedRecord struct {
 		Retries int64  `json:"retries,omitempty"`
@@ -93,18 +93,18 @@ type plainStatus struct {
 
 // statusOf returns a status with the records of older operators.
 func statusOf(records map[string]any) map[string]any {
-	return map[string]any{"phase": "up", "kopf": map[string]any{"dummy": "d", "progress": records}}
+	return map[string]any{"phase": "up", "kopf": map[string]any{"other": "d", "progress": records}}
 }
 
 func legacyObjects(id string) map[string]client.Object {
-	text := []byte(`{"dummy":"d","progress":{"` + id + `":{"retries":2,"purpose":"create"}}}`)
+	text := []byte(`{"other":"d","progress":{"` + id + `":{"retries":2,"purpose":"create"}}}`)
 	return map[string]client.Object{
 		"untyped": withStatus(statusOf(map[string]any{id: map[string]any{"retries": int64(2), "purpose": "create", "message": nil}})),
 		"typed": widgetWith(typedStatus{Phase: "up", extras: extras{
-			Kopf: &typedKopf{Dummy: "d", Progress: map[string]typedRecord{id: {Retries: 2, Purpose: "create"}}},
+			Kopf: &typedKopf{Other: "d", Progress: map[string]typedRecord{id: {Retries: 2, Purpose: "create"}}},
 		}}),
 		"a map": widgetWith(mapStatus{map[string]any{
-			"dummy": "d", "progress": map[string]any{id: map[string]any{"retries": int64(2), "purpose": "create"}},
+			"other": "d", "progress": map[string]any{id: map[string]any{"retries": int64(2), "purpose": "create"}},
 		}}),
 		"raw":              widgetWith(rawStatus{&runtime.RawExtension{Raw: text}}),
 		"with custom JSON": widgetWith(ownStatus{&ownJSON{text}}),
@@ -145,7 +145,7 @@ func TestSmart_MovesRecordsToAnnotations(t *testing.T) {
 			equal(t, "PROG-05 name", content["metadata"].(map[string]any)["name"], any("w"))
 			status := content["status"].(map[string]any)
 			equal(t, "PROG-05 phase", status["phase"], before.(map[string]any)["phase"])
-			equal(t, "PROG-05 other field next to the records", status["kopf"].(map[string]any)["dummy"], any("d"))
+			equal(t, "PROG-05 other field next to the records", status["kopf"].(map[string]any)["other"], any("d"))
 			equal(t, "PROG-05 number of remaining annotations", len(namesOf(obj, kopfPrefix)), 0)
 		})
 	}
@@ -252,7 +252,7 @@ func TestSmart_Clear(t *testing.T) {
 		{
 			"ESS-08 other fields and the touch field are kept",
 			map[string]any{"status": statusOf(map[string]any{"a": map[string]any{}})},
-			map[string]any{"status": map[string]any{"phase": "up", "kopf": map[string]any{"dummy": "d"}}},
+			map[string]any{"status": map[string]any{"phase": "up", "kopf": map[string]any{"other": "d"}}},
 		},
 		{
 			"ESS-08 fields next to the empty field are kept",

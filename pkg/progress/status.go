@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -124,7 +128,26 @@ func (s statusStore) change(obj client.Object, changes []recordChange) error {
 	if err := s.field.changeBelow(obj, fields); err != nil {
 		return fmt.Errorf("%s: %w", describeChanges(changes), err)
 	}
+	if slices.ContainsFunc(changes, func(c recordChange) bool { return c.record == nil }) {
+		return s.removeTouch(obj)
+	}
 	return nil
+}
+
+// touchKey is the key beside the field that kopf changes to trigger another event of the object. We don't need it.
+const touchKey = "dummy"
+
+func (s statusStore) parent() objectField {
+	return s.field[:max(0, strings.LastIndexByte(string(s.field), '.'))]
+}
+
+// removeTouch removes what a killed operator in Python has left.
+func (s statusStore) removeTouch(obj client.Object) error {
+	touch := s.parent() + "." + touchKey
+	if _, isMap := obj.(*unstructured.Unstructured); !isMap && !touch.existsIn(reflect.TypeOf(obj)) {
+		return nil
+	}
+	return s.parent().changeBelow(obj, []fieldChange{{key: touchKey}})
 }
 
 func describeChanges(changes []recordChange) string {

@@ -60,8 +60,8 @@ func fieldObjects() map[string]client.Object {
 		"typed":                    widgetWith(wholeStatus{Phase: "up"}),
 		"a map":                    widgetWith(mapStatus{}),
 		"raw":                      widgetWith(rawStatus{}),
-		"raw, with another field":  widgetWith(rawStatus{&runtime.RawExtension{Raw: []byte(`{"dummy":"d"}`)}}),
-		"with custom JSON":         widgetWith(ownStatus{&ownJSON{[]byte(`{"dummy":"d"}`)}}),
+		"raw, with another field":  widgetWith(rawStatus{&runtime.RawExtension{Raw: []byte(`{"other":"d"}`)}}),
+		"with custom JSON":         widgetWith(ownStatus{&ownJSON{[]byte(`{"other":"d"}`)}}),
 	}
 }
 
@@ -108,7 +108,7 @@ func TestStatus_FormatOfKopf(t *testing.T) {
 			"started": "2020-12-31T23:59:59.123456+00:00", "purpose": "create", "retries": int64(0), "success": false, "failure": false,
 		}})},
 		{"PROG-07 a custom field", "status.my.own.place", progress.Record{Retries: 1}, map[string]any{
-			"phase": "up", "kopf": map[string]any{"dummy": "d", "progress": map[string]any{}},
+			"phase": "up", "kopf": map[string]any{"other": "d", "progress": map[string]any{}},
 			"my": map[string]any{"own": map[string]any{"place": map[string]any{
 				"a/b": map[string]any{"retries": int64(1), "success": false, "failure": false},
 			}}},
@@ -159,6 +159,27 @@ func TestStatus_MergePatch(t *testing.T) {
 				"b": nil,
 			}}}}))
 		})
+	}
+}
+
+// kopf writes status.kopf.dummy to wake itself up. If it is killed then, the field would stay forever.
+func TestStatus_RemovesTouchOfKopf(t *testing.T) {
+	store := progress.Status("")
+	obj := withStatus(map[string]any{"phase": "up", "kopf": map[string]any{
+		"dummy": "2021-01-01T00:01:00.000123+00:00", "progress": map[string]any{"fn": fullFields},
+	}})
+	if err := store.Store(obj, "fn", full); err != nil {
+		t.Fatal(err)
+	}
+	if kopf := obj.Object["status"].(map[string]any)["kopf"].(map[string]any); kopf["dummy"] == nil {
+		t.Error("storing a record removed the touch, which costs a conversion of typed objects")
+	}
+	if err := store.Purge(obj, "fn"); err != nil {
+		t.Fatal(err)
+	}
+	status := obj.Object["status"].(map[string]any)
+	if kopf := status["kopf"].(map[string]any); kopf["dummy"] != nil || status["phase"] != "up" {
+		t.Errorf("the status is %v, want no dummy", status)
 	}
 }
 
@@ -275,7 +296,7 @@ func TestStatus_Clear(t *testing.T) {
 		},
 		{
 			"ESS-08 other fields are kept", "", map[string]any{"status": statusOf(map[string]any{"a": fullFields})},
-			map[string]any{"status": map[string]any{"phase": "up", "kopf": map[string]any{"dummy": "d"}}},
+			map[string]any{"status": map[string]any{"phase": "up", "kopf": map[string]any{"other": "d"}}},
 		},
 		{
 			"ESS-08 a custom field is removed", "status.mine", map[string]any{"status": map[string]any{"mine": map[string]any{}, "kopf": "x"}},

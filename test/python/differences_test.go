@@ -18,13 +18,6 @@ var resumedAgain = difference{
 	},
 }
 
-var dummyStays = difference{
-	name: "the field status.kopf.dummy stays",
-	reason: "with kopf's status store, kopf writes a time there to wake itself up, and removes it with its next write. If it is killed in between, the operator " +
-		"in Go leaves it, because the field has no meaning and the schema of a kind may lack it. It does remove the annotation touch-dummy",
-	holds: func(from, to string, _ scenario, _ handlerPart) bool { return from != ours && to == ours },
-}
-
 var extrasStay = difference{
 	name:   "kopf leaves the pin and the stamp",
 	reason: "it does not know these annotations, and ignores them because of their prefix. A new cycle of the operator in Go replaces the pin",
@@ -32,4 +25,4 @@ var extrasStay = difference{
 }
 
 // differences are all of them.
-var differences = []difference{resumedAgain, dummyStays, extrasStay}
+var differences = []difference{resumedAgain, extrasStay}
