@@ -1,12 +1,12 @@
 // Command kopf inspects operators and the state that they store on objects. It lists peers, pauses and resumes them, shows the progress of handlers,
 // removes finalizers and annotations before an uninstall, and verifies permissions.
 //
-//	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf peers list
-//	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf objects list databases.example.com -A
-//	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf objects check databases.example.com -A --crd config/crd/bases/example.com_databases.yaml
-//	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf objects release databases.example.com -A --yes
-//	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf watch databases.example.com -A
-//	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf rbac verify config/rbac/rbac.yaml
+//	go tool kopf peers list
+//	go tool kopf objects list databases.example.com -A
+//	go tool kopf objects check databases.example.com -A --crd config/crd/bases/example.com_databases.yaml
+//	go tool kopf objects release databases.example.com -A --yes
+//	go tool kopf watch databases.example.com -A
+//	go tool kopf rbac verify config/rbac/rbac.yaml
 //
 // If the binary is named kubectl-kopf and is in the PATH, it is a plugin of kubectl: kubectl kopf peers list.
 //

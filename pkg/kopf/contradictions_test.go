@@ -118,6 +118,7 @@ func TestWarningsOfFields(t *testing.T) {
 		want  []string
 	}{
 		{kopf.Field("spec.size", filter.Equal(10)), nil},
+		{kopf.Field("/spec/size"), []string{"the schema of the kind has no field /spec/size: correct the path; separate the names with dots, such as spec.size"}},
 		{kopf.Field("spec.sise"), []string{"the schema of the kind has no field spec.sise: correct the path; did you mean spec.size?"}},
 		{kopf.Field("Spec.Size"), []string{"the schema of the kind has no field Spec: correct the path; did you mean spec.size?"}},
 		{kopf.Field("spec.size", filter.Equal("10")), []string{`"10" can never match: the field is an integer: use 10`}},

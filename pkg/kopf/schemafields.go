@@ -2,6 +2,7 @@ package kopf
 
 import (
 	"fmt"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
@@ -32,6 +33,9 @@ func (d *declaration) checkField(root fieldtype.Type, source string) (errs []err
 	field, unknown, suggestion := fieldtype.LookUp(root, d.Criteria.Field.Path)
 	if unknown != "" {
 		hint := ""
+		if strings.HasPrefix(unknown, "/") {
+			hint = "; separate the names with dots, such as spec.size"
+		}
 		if suggestion != "" {
 			hint = fmt.Sprintf("; did you mean %s?", suggestion)
 		}

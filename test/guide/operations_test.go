@@ -147,7 +147,7 @@ func TestCommandsOfPeering(t *testing.T) {
 	g.Expect(strict.Create(t.Context(), meeting)).To(Succeed()) // the kind has no status subresource
 	g.Expect(shown).To(HaveLen(2))
 
-	const goRun = "go run github.com/kopf-runtime/kopf-runtime/cmd/kopf "
+	const goRun = "go tool kopf "
 	var printed []string
 	for _, command := range commands(t, "../../docs/peering.md") {
 		g.Expect(command).To(HavePrefix(goRun))

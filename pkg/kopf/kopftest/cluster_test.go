@@ -71,6 +71,25 @@ func TestEvents_OnlyCreatedEventsCount(t *testing.T) {
 	})
 }
 
+// The scheme of an operator often contains only its own kinds. A real API server accepts its Events all the same.
+func TestEvents_SchemeWithoutEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scheme := runtime.NewScheme()
+		scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
+		metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+		g, cluster := NewWithT(t), kopftest.Memory(t, kopftest.Types(scheme))
+		operator := cluster.RunManager(t, func(mgr manager.Manager) error {
+			return kopf.SetupWithManager(mgr, kopf.For(&corev1.ConfigMap{}).OnCreate("tell", func(_ context.Context, req *cmRequest) error {
+				req.Eventf("Normal", "Created", "Create", "a note")
+				return nil
+			}))
+		})
+		cluster.Create(t, configMap(nil))
+		operator.RunUntilQuiet(t)
+		g.Expect(operator.Events()).To(ContainElement(HaveField("Reason", "Created")))
+	})
+}
+
 // A test can set the same manager options as main.go.
 func TestRunManager_ManagerOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

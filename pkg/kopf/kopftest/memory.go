@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -68,8 +69,15 @@ func Memory(t testing.TB, opts ...ClusterOption) *Cluster {
 func newMemory(o clusterOptions) (*Cluster, error) {
 	scheme := schemeOr(o.scheme)
 	resources := apiserver.FromScheme(scheme)
-	if !slices.ContainsFunc(resources, func(r apiserver.Resource) bool { return r.GroupVersion.Group == "" && r.Kind == "Namespace" }) {
-		resources = append(resources, apiserver.Resource{GroupVersion: corev1.SchemeGroupVersion, Kind: "Namespace", Plural: "namespaces", HasStatus: true, ClusterScoped: true})
+	for _, needed := range []apiserver.Resource{
+		{GroupVersion: corev1.SchemeGroupVersion, Kind: "Namespace", Plural: "namespaces", HasStatus: true, ClusterScoped: true},
+		{GroupVersion: eventsv1.SchemeGroupVersion, Kind: "Event", Plural: "events"}, // operators post Events, whatever their scheme is
+	} {
+		if !slices.ContainsFunc(resources, func(r apiserver.Resource) bool {
+			return r.GroupVersion.Group == needed.GroupVersion.Group && r.Kind == needed.Kind
+		}) {
+			resources = append(resources, needed)
+		}
 	}
 	if len(o.crds) > 0 {
 		found := envtest.CRDInstallOptions{Paths: o.crds, ErrorIfPathMissing: true}
