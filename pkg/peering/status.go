@@ -53,12 +53,13 @@ func (p *Peering) computeState(namespace string) state {
 	case p.isShuttingDown():
 		return state{shuttingDown, "the operator is shutting down"}
 	}
-	observed, exists, peers := true, false, 0
+	observed, served, exists, peers := true, false, false, 0
 	var problems []error
 	precedence := state{}
 	for _, group := range groups {
 		s := p.statuses[location{group, namespace}]
 		observed = observed && s.observed
+		served = served || s.served
 		exists = exists || s.object != nil
 		peers += s.decision.AliveCount()
 		if s.err != nil {
@@ -82,6 +83,8 @@ func (p *Peering) computeState(namespace string) state {
 		return state{working, fmt.Sprintf("none of %d live peers has precedence", peers)}
 	case p.options.Mandatory:
 		return state{objectMissing, p.missingObjectMessage(namespace)}
+	case !served:
+		return state{working, "the API server does not serve the kind of the peering object, which is not mandatory"}
 	}
 	return state{working, "the peering object does not exist and is not mandatory"}
 }
