@@ -170,7 +170,7 @@ func (f *Fence) hold(now clocks.Reading) {
 	}
 }
 
-// Paused reports whether the fence or another source of pauses pauses the operator in a namespace, and why. It implements [Pauser].
+// Paused reports whether the fence, or another source of pauses, stops the operator in a namespace, and why. It implements [Pauser].
 func (f *Fence) Paused(namespace string) (paused bool, reason string) {
 	if f.IsActive() {
 		return true, pauseReason
