@@ -92,6 +92,7 @@ func TestInit_NewProject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	execute(t, folder, []string{"KUBEBUILDER_ASSETS="}, "make", "test") // a newcomer has no API server yet
 	execute(t, folder, []string{"KUBEBUILDER_ASSETS=" + assets}, "go", "test", "-vet=all", "./...")
 	execute(t, folder, nil, "go", "build", "-o", "bin/manager", "./cmd")
 
