@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"go/format"
 	goversion "go/version"
 	"io/fs"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"text/template"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/mod/module"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -142,6 +144,14 @@ func (p *project) check(isNew bool) error {
 		}
 	}
 	if isNew {
+		if !strings.Contains(p.Group, ".") {
+			errs = append(errs, fmt.Errorf("--group %q: add a domain, as in shop.example.com, because groups without a dot belong to Kubernetes", p.Group))
+		}
+		if p.Module != "" {
+			if err := module.CheckImportPath(p.Module); err != nil {
+				errs = append(errs, fmt.Errorf("--module: %w", err))
+			}
+		}
 		errs = append(errs, p.checkFolder())
 	}
 	return errors.Join(errs...)
@@ -316,7 +326,11 @@ func (p *project) register(text string) (string, error) {
 		}
 		text = insert(text, one.marker, one.lines)
 	}
-	return text, nil
+	formatted, err := format.Source([]byte(text)) // sorts the imports
+	if err != nil {
+		return "", fmt.Errorf("cmd/main.go: %w", err)
+	}
+	return string(formatted), nil
 }
 
 // insert inserts text before a marker.
@@ -335,8 +349,9 @@ func (p *project) write(ctx context.Context, files map[string]string) (err error
 		if err == nil {
 			return
 		}
+		slices.Sort(created) // folders before what they contain
 		for _, path := range slices.Backward(created) {
-			_ = os.Remove(path) // also of folders, if they are empty
+			_ = os.Remove(path)
 		}
 		for path, text := range before {
 			_ = os.WriteFile(filepath.Join(p.folder, path), text, 0o644) //nolint:gosec // source code
@@ -349,7 +364,7 @@ func (p *project) write(ctx context.Context, files map[string]string) (err error
 		} else {
 			for folder := filepath.Dir(file); folder != p.folder; folder = filepath.Dir(folder) {
 				if _, err := os.Stat(folder); err != nil {
-					created = slices.Insert(created, 0, folder)
+					created = append(created, folder)
 				}
 			}
 			created = append(created, file)
@@ -376,7 +391,11 @@ func (p *project) write(ctx context.Context, files map[string]string) (err error
 		cmd := exec.CommandContext(ctx, "go", args...)
 		cmd.Dir = p.folder
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+			hint := ""
+			if p.library == "" {
+				hint = "If there is no released version yet, or the network is down, pass a folder with the library: --library ../kopf-runtime\n"
+			}
+			return fmt.Errorf("go %s: %w\n%s%s", strings.Join(args, " "), err, hint, out)
 		}
 	}
 	return nil

@@ -46,8 +46,8 @@ func execute(t *testing.T, folder string, env []string, name string, args ...str
 // listed returns the files below a folder.
 func listed(t *testing.T, folder string) (files []string) {
 	t.Helper()
-	err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() {
+	err := filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
+		if err == nil && path != folder {
 			files = append(files, strings.TrimPrefix(path, folder+"/"))
 		}
 		return err
@@ -234,8 +234,10 @@ func TestInit_BadInput(t *testing.T) {
 		"a kind in lower case":      {nil, []string{"--kind", "database"}, `--kind "database": it must begin with an upper-case letter`},
 		"a group with an underline": {nil, []string{"--group", "a_b"}, `--group "a_b"`},
 		"a version":                 {nil, []string{"--api-version", "1"}, `--api-version "1": use v1`},
+		"a group of Kubernetes":     {nil, []string{"--group", "apps"}, `--group "apps": add a domain`},
+		"a module with a space":     {nil, []string{"--module", "exa mple"}, "--module: malformed import path"},
 		"no library":                {nil, []string{"--library", "."}, "does not contain the module"},
-		"an unknown module":         {nil, []string{"--library", ""}, "go mod tidy"},
+		"an unknown module":         {nil, []string{"--library", ""}, "pass a folder with the library: --library"},
 		"a project with groups":     {map[string]string{"PROJECT": "repo: example.com/x\nmultigroup: true\n"}, nil, "multigroup is not supported"},
 		"another PROJECT":           {map[string]string{"PROJECT": "hello: world\n"}, nil, "it has no repo"},
 		"no main.go":                {map[string]string{"PROJECT": "repo: example.com/x\nversion: \"3\"\n"}, nil, "cmd/main.go"},

@@ -27,7 +27,7 @@ var codecs = sync.OnceValue(func() serializer.CodecFactory { return serializer.N
 
 func isBuiltin(r Resource) bool { return builtins().Recognizes(r.gvk()) }
 
-// normalize converts an object to its Go type and back, which drops unknown fields and unifies numbers and quantities. For custom kinds,
+// normalize converts an object to its Go type and back, which drops unknown fields and normalizes numbers and quantities. For custom kinds,
 // only the metadata has a Go type. The other fields are pruned and defaulted if the kind has a schema.
 func (s *Server) normalize(r Resource, obj object) (object, error) {
 	if !isBuiltin(r) {

@@ -21,6 +21,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -136,7 +137,8 @@ func (e *Endpoint) respond(r *http.Request) (*http.Response, error) {
 	case path == "/openapi/v3":
 		return reply{code: http.StatusOK, value: e.server.openAPIPaths()}.response(r), nil
 	case strings.HasPrefix(path, "/openapi/v3/"):
-		return reply{code: http.StatusOK, value: e.server.openAPI(strings.TrimPrefix(path, "/openapi/v3/"))}.response(r), nil
+		document, err := e.server.openAPI(strings.TrimPrefix(path, "/openapi/v3/"))
+		return reply{code: http.StatusOK, value: document}.response(r), err
 	}
 	return e.server.RoundTrip(r)
 }
@@ -164,19 +166,48 @@ func (s *Server) openAPIPaths() object {
 	return object{"paths": paths}
 }
 
-// openAPI returns a document that makes kubectl rely on the server to validate the fields of these kinds.
-func (s *Server) openAPI(path string) object {
-	paths := object{}
+// openAPI returns a document with the kinds' schemas, in which operators look for the fields they need. It also makes kubectl rely on the
+// server to validate fields.
+func (s *Server) openAPI(path string) (object, error) {
+	paths, schemas := object{}, object{}
 	for _, r := range s.served() {
 		if r.root() == "/"+path {
+			published, err := r.publishedSchema()
+			if err != nil {
+				return nil, err
+			}
+			schemas[r.gvk().String()] = published
 			paths[r.root()+"/"+r.Plural+"/{name}"] = object{"patch": object{
-				"x-kubernetes-group-version-kind": object{"group": r.GroupVersion.Group, "version": r.GroupVersion.Version, "kind": r.Kind},
+				"x-kubernetes-group-version-kind": r.openAPIKind(),
 				"parameters":                      []any{object{"name": "fieldValidation", "in": "query", "schema": object{"type": "string"}}},
 				"responses":                       object{"200": object{"description": "OK"}},
 			}}
 		}
 	}
-	return object{"openapi": "3.0.0", "info": object{"title": "Kubernetes", "version": "v1"}, "paths": paths}
+	return object{
+		"openapi": "3.0.0", "info": object{"title": "Kubernetes", "version": "v1"}, "paths": paths, "components": object{"schemas": schemas},
+	}, nil
+}
+
+func (r Resource) openAPIKind() object {
+	return object{"group": r.GroupVersion.Group, "version": r.GroupVersion.Version, "kind": r.Kind}
+}
+
+// publishedSchema returns the CRD's schema, or for a kind without one, a schema that allows all fields.
+func (r Resource) publishedSchema() (object, error) {
+	published := object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+	if r.schema != nil {
+		text, err := json.Marshal(r.schema)
+		if err != nil {
+			return nil, err
+		}
+		published = object{}
+		if err := json.Unmarshal(text, &published); err != nil {
+			return nil, err
+		}
+	}
+	published["x-kubernetes-group-version-kind"] = []any{r.openAPIKind()}
+	return published, nil
 }
 
 // root returns the path of a resource's group and version.

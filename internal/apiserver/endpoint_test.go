@@ -10,14 +10,18 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/internal/served"
 )
 
 // Clients in other processes need the token. A watch delivers each change at once, and ends with the endpoint.
@@ -81,6 +85,45 @@ func TestEndpoint(t *testing.T) {
 }
 
 // The certificate is only for this machine, and another endpoint cannot have the same port.
+// Without its schema, each start of an operator would wait for ten seconds, because a real server publishes the schemas of new kinds late.
+func TestEndpoint_PublishesSchemas(t *testing.T) {
+	widgets := apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: "example.com", Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "Widget", Plural: "widgets"},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+			Name: "v1", Served: true, Storage: true,
+			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+				Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {Type: "string"}},
+			}},
+		}},
+	}}
+	e, err := apiserver.New(append(apiserver.FromScheme(clientgoscheme.Scheme), apiserver.FromCRDs(&widgets)...)...).Listen("127.0.0.1:0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	text, err := e.Kubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := discovery.NewDiscoveryClientForConfigOrDie(config)
+	published, err := served.AwaitSchema(t.Context(), client, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})
+	if err != nil || published.Properties["spec"].Type != "string" {
+		t.Errorf("the schema of Widget is %+v, %v", published, err)
+	}
+	published, err = served.AwaitSchema(t.Context(), client, corev1.SchemeGroupVersion.WithKind("Pod"))
+	if err != nil || published.XPreserveUnknownFields == nil || !*published.XPreserveUnknownFields {
+		t.Errorf("the schema of Pod is %+v, %v; it should allow all fields", published, err)
+	}
+}
+
 func TestEndpoint_PortIsTaken(t *testing.T) {
 	server := apiserver.New()
 	e, err := server.Listen("127.0.0.1:0", nil)

@@ -31,7 +31,7 @@ type listWatch struct {
 
 	mu     sync.Mutex
 	faulty map[types.NamespacedName]Object // objects that the informer doesn't have
-	listed map[types.NamespacedName]Object // those of the pages and initial events so far, while the informer lists
+	listed map[types.NamespacedName]Object // those found so far by the list in progress, in its pages or initial events
 }
 
 // list lists a page without the objects that don't decode.
@@ -70,7 +70,7 @@ func (l *listWatch) tryList(ctx context.Context, options metav1.ListOptions) (li
 	return list, err
 }
 
-// isContentError reports whether the content of the response may have made a request fail.
+// isContentError reports whether a request may have failed because of the content of the response.
 func isContentError(ctx context.Context, err error) bool {
 	if err == nil || ctx.Err() != nil {
 		return false

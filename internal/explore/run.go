@@ -19,7 +19,7 @@ var NewRunner func(setup any, wrap func() TransportWrapper) Runner
 
 // A Run is the record of one run of a scenario.
 type Run struct {
-	// Writes, WatchEvents, Changes and Calls are in order, over all starts of the operator. Only the reference run has Changes.
+	// Writes, WatchEvents, Changes and Calls are in order, across all starts of the operator. Only the reference run has Changes.
 	Writes      []Write
 	WatchEvents []WatchEvent
 	Changes     []StoreChange
@@ -34,11 +34,11 @@ type Run struct {
 	Injected int
 	// Problem says why the run ended early. It is empty if the run was complete.
 	Problem string
-	// Findings are broken rules that don't depend on other runs.
+	// Findings describe violations that are visible without a comparison to the reference run.
 	Findings []string
 }
 
-// A Moment is a point in the order of changes and calls of a run.
+// A Moment is a point in a run, given by how many changes and calls came before it.
 type Moment struct {
 	Changes int // changes in the store
 	Calls   int // started calls plus ended calls
@@ -46,9 +46,9 @@ type Moment struct {
 
 // A Write is a request of the operator that isn't a read.
 type Write struct {
-	// Request is, for example, "patch widgets status".
+	// Request is the verb and the resource, for example "patch widgets status".
 	Request string
-	// Object is, for example, "ns/one".
+	// Object is the namespace and name, for example "ns/one".
 	Object string
 	// Fields are the groups of fields in the body, such as "finalizers" or "progress". See [WrittenFieldGroups].
 	Fields []string
@@ -61,9 +61,9 @@ type Write struct {
 
 // A WatchEvent is an event that the server sent to one of the operator's watches after the initial list.
 type WatchEvent struct {
-	// Watch is, for example, "widgets", or "widgets, metadata" for a watch of the metadata alone.
+	// Watch is the watched resource, for example "widgets", or "widgets, metadata" for a watch of the metadata alone.
 	Watch string
-	// Object is, for example, "ns/one".
+	// Object is the namespace and name, for example "ns/one".
 	Object string
 }
 

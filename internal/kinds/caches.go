@@ -20,7 +20,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
-// HasOwnCache reports whether the operator needs its own cache, because the namespaces and selectors of the manager's cache are fixed.
+// HasOwnCache reports whether the operator needs its own cache. It does if it sets namespaces, a watch selector or sharding, because the
+// namespaces and selectors of the manager's cache are fixed.
 func (r *Runtime) HasOwnCache() bool {
 	return r.Namespaces != nil || r.WatchSelector != nil || r.Ring != nil
 }
@@ -44,7 +45,7 @@ func (r *Runtime) CachedNamespaces(gvk schema.GroupVersionKind, atRunTime bool) 
 }
 
 // StartCache returns the cache of the fixed kinds: the manager's cache, or one that belongs to the operator and runs until stop is called.
-// After Warmup, it is the filled cache.
+// If Warmup has already filled a cache, StartCache returns that one.
 func (r *Runtime) StartCache(ctx context.Context, kinds []Kind) (objects cache.Cache, stop func(), err error) {
 	if !r.HasOwnCache() {
 		return r.Manager.GetCache(), func() {}, nil
@@ -95,7 +96,7 @@ func (r *Runtime) OwnCacheOptions(ctx context.Context) cache.Options {
 // newKindCache returns a cache for one kind and its related kinds. The caller must call release after the cache has stopped.
 func (r *Runtime) newKindCache(ctx context.Context, kind *Kind) (objects cache.Cache, release func(), err error) {
 	options := r.OwnCacheOptions(ctx)
-	// cache.New fails if the API server doesn't serve a kind in ByObject.
+	// Keep only the kinds of this cache, because cache.New fails if the API server doesn't serve a kind in ByObject.
 	options.ByObject = maps.Clone(options.ByObject)
 	maps.DeleteFunc(options.ByObject, func(obj client.Object, _ cache.ByObject) bool {
 		gvk, err := apiutil.GVKForObject(obj, options.Scheme)
@@ -172,7 +173,7 @@ func (r *Runtime) selects(kind *engine.Kind) func(client.Object) bool {
 	}
 }
 
-// selectInNamespaces adds a selector to those of single namespaces, because these take precedence over the kind's selector.
+// selectInNamespaces adds a selector to the selectors of individual namespaces, because these override the kind's selector.
 func selectInNamespaces(selector labels.Selector, configs, defaults map[string]cache.Config) map[string]cache.Config {
 	if configs == nil {
 		configs = defaults

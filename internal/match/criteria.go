@@ -6,7 +6,7 @@ import "slices"
 type Criteria struct {
 	// Reasons are the ones the handler is registered for.
 	Reasons []string
-	// AnyReason selects the handler for every reason if its field has changed. It then does not block deletions.
+	// AnyReason selects the handler for every reason if its field has changed. Such a handler doesn't block deletions.
 	AnyReason bool
 	// EvenIfDeleted selects a resume handler even if the object is being deleted.
 	EvenIfDeleted bool
@@ -53,7 +53,7 @@ func (c Criteria) SelectedOnlyByResume(s Cause, o Input) bool {
 	return !c.matchOwnReasons(s, o).Accepts() && s.Reason != reasonResume
 }
 
-// matchOwnReasons checks whether the handler is registered for the cause's reason, other than resume.
+// matchOwnReasons is like MatchCause, but never selects a handler for being a resume handler.
 func (c Criteria) matchOwnReasons(s Cause, o Input) Refusal {
 	switch {
 	case c.AnyReason:
@@ -79,13 +79,13 @@ func (c Criteria) ComparesStates() bool {
 	return c.AnyReason || slices.ContainsFunc(c.Reasons, func(reason string) bool { return reason != reasonDelete })
 }
 
-// ReceivesDiff reports whether a handler receives the diff when it is called for a reason.
+// ReceivesDiff reports whether the handler receives the diff when it is called for the given reason.
 func (c Criteria) ReceivesDiff(reason string) bool {
 	return c.AnyReason || reason == reasonUpdate && slices.Contains(c.Reasons, reasonUpdate)
 }
 
-// IsMandatoryDelete reports whether the handler is a delete handler that is not optional. The object then keeps a finalizer until it has
-// finished.
+// IsMandatoryDelete reports whether the handler is a delete handler that is not optional. For such a handler, the object keeps a
+// finalizer until the handler has finished.
 func (c Criteria) IsMandatoryDelete() bool {
 	return slices.Contains(c.Reasons, reasonDelete) && !c.Optional
 }

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// SharderIdentity holds the Leases of shards that the sharder considers dead.
+	// SharderIdentity is the holder of Leases whose shards the sharder considers dead.
 	SharderIdentity = "shardlease-controller"
 	// InstanceAnnotation is the annotation with the id of the process that holds the Lease.
 	InstanceAnnotation = "kopf-runtime.dev/shard-process"
@@ -40,8 +40,8 @@ func (id Identity) isHeldBy(lease *coordinationv1.Lease) bool {
 	return lease != nil && holder(lease) == id.Name && lease.Annotations[InstanceAnnotation] == id.Instance
 }
 
-// Decide returns what to do next about a Lease. lease is nil if it doesn't exist. first is the first state that was read with the same
-// holder, and unchanged is the time since then. Decide fails if the Lease is used for a different purpose, or if another process of the
+// Decide returns what to do next about a Lease. lease is nil if it doesn't exist. first is the earliest state that was read with the
+// current holder, and unchanged is how long ago that was. Decide fails if the Lease is used for a different purpose, or if another process of the
 // same name keeps renewing it.
 func (id Identity) Decide(lease, first *coordinationv1.Lease, unchanged time.Duration) (Decision, error) {
 	switch {

@@ -53,7 +53,7 @@ type Reader struct {
 	Handler string
 }
 
-// kind identifies an informer, because a kind may be cached as a Go type, as unstructured objects and as metadata.
+// kind identifies an informer. It includes the form, because a kind may be cached as a Go type, as unstructured objects and as metadata.
 type kind struct {
 	schema.GroupVersionKind
 	form reflect.Type
@@ -105,8 +105,9 @@ func (a *Attempt) Track(ctx context.Context, obj client.Object) error {
 	return a.tracker.cache.Get(ctx, key, obj)
 }
 
-// End replaces the objects that earlier attempts have tracked. If the attempt failed, it keeps them as well, because the attempt may have
-// returned before all its calls of Track. On a nil attempt, End does nothing.
+// End ends an attempt. After a successful attempt, the reader tracks only the objects of this attempt. After a failed one, it also keeps
+// those of earlier attempts, because the handler may have returned before it reached all its calls to Track. On a nil attempt, End does
+// nothing.
 func (a *Attempt) End(succeeded bool) {
 	if a == nil || !succeeded {
 		return
@@ -232,7 +233,7 @@ func (t *Tracker) add(reader Reader, of object) {
 	t.readers[of] = append(t.readers[of], reader)
 }
 
-// replace makes a reader track only those of its objects that are given.
+// replace makes a reader stop tracking all objects that aren't in the list. It adds none.
 func (t *Tracker) replace(reader Reader, objects []object) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

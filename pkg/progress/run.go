@@ -45,7 +45,8 @@ type Report struct {
 //	return reconcile.Result{RequeueAfter: report.RequeueAfter}, nil
 //
 // Run returns an error if the arguments are invalid, for example because two ids conflict, or if the store fails. The errors of permanently
-// failed steps are in the report. Run neither logs nor returns other errors of steps.
+// failed steps are in the report. Run neither logs nor
+// returns any other error of a step, such as one that will be retried.
 func Run(ctx context.Context, store Store, obj client.Object, cause string, steps ...Step) (Report, error) {
 	if err := checkSteps(store, cause, steps); err != nil {
 		return Report{}, err
@@ -55,7 +56,7 @@ func Run(ctx context.Context, store Store, obj client.Object, cause string, step
 		ids[i] = step.ID
 	}
 	state, err := Load(store, obj, ids)
-	if err != nil { // Save replaces the record below
+	if err != nil { // Save overwrites the unreadable records below
 		log.FromContext(ctx).Info("Stored progress is unreadable; starting the affected steps again", "error", err.Error())
 	}
 	state.Begin(cause, ids, time.Now())

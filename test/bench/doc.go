@@ -45,7 +45,7 @@
 //	                         handled object; "-" at a fixed rate
 //	CPU ms per object        CPU time of the operator (plain / kopf), until it is idle again
 //	CPU ratio                the quotient of these CPU times
-//	CPU ratio, normed        each CPU time divided by the CPU time of kube-apiserver and etcd in the same measurement;
+//	CPU ratio, normalized        each CPU time divided by the CPU time of kube-apiserver and etcd in the same measurement;
 //	                         "-" without /proc, and for timers, which send no requests
 //
 // For timers, each call counts as one object. The second table contains all other figures: latency, memory, and the
@@ -53,7 +53,7 @@
 // subtracted. It contains the cache of the informer, which both sides need.
 //
 // Run the benchmark on an idle machine. A load that lasts for both samples of a round affects both sides, so the ratios
-// remain valid. A load during one sample also slows down the servers, so prefer the normed ratio, and check the spread.
+// remain valid. A load during one sample also slows down the servers, so prefer the normalized ratio, and check the spread.
 // The server, the benchmark and the operator share the cores, and the server uses most of the time. CPU time per object
 // is therefore more meaningful than throughput. Neither side has predicates, so both reconcile after their own writes.
 // CPU time includes garbage collection, which uses idle cores. For each object, the benchmark stores about fifty bytes

@@ -58,7 +58,6 @@ def count_processed():
 @kopf.on.startup()
 def configure(settings, **_):
     settings.posting.enabled = False  # the other sides post no Events either
-    settings.networking.request_timeout = 30
 
 
 def provision(spec, patch, **_):

@@ -113,7 +113,7 @@ func (r *report) unexpectedWrites() (texts []string) {
 func (r *report) String() string {
 	var out strings.Builder
 	both := fmt.Sprintf("%s / %s", r.opponent, library)
-	out.WriteString("| scenario | writes | reconciles | throughput ratio | CPU ms per object (" + both + ") | CPU ratio | CPU ratio, normed |\n" +
+	out.WriteString("| scenario | writes | reconciles | throughput ratio | CPU ms per object (" + both + ") | CPU ratio | CPU ratio, normalized |\n" +
 		"| --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, row := range r.rows {
 		fmt.Fprintln(&out, row)

@@ -116,9 +116,6 @@ func (d table) add(things *kopf.Resource[thing], h handler) {
 	if h.Retries > 0 {
 		options = append(options, kopf.Retries(h.Retries))
 	}
-	if h.Optional {
-		options = append(options, kopf.Optional())
-	}
 	switch {
 	case h.Daemon:
 		things.Daemon(h.ID, daemons.Daemon{}, func(ctx context.Context, req *request) error {

@@ -95,9 +95,7 @@ def declare(handler):
     if handler.get("field"):
         options["field"] = handler["field"]
     for cause in handler["causes"]:
-        decorator = getattr(kopf.on, cause)
-        more = {"optional": True} if cause == "delete" and handler.get("optional") else {}
-        decorator(*kind, **options, **more)(fn)
+        getattr(kopf.on, cause)(*kind, **options)(fn)
 
 
 def stores(name, prefix):
@@ -140,7 +138,7 @@ def exit_with_parent():
 
 def main():
     threading.Thread(target=exit_with_parent, daemon=True).start()
-    kopf.configure(verbose=bool(os.environ.get("KOPF_PYTHON_VERBOSE")))
+    kopf.configure()
     for handler in table["handlers"]:
         declare(handler)
     peering = table.get("peering")

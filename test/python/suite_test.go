@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -114,6 +115,25 @@ func (s *suite) namespace(t *testing.T) string {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "python-"}}
 	must(t, s.Create(t.Context(), ns))
 	return ns.Name
+}
+
+// get returns an object, or nil if it does not exist.
+func (s *suite) get(t *testing.T, namespace, name string) thing {
+	t.Helper()
+	obj := newThing(namespace, name)
+	err := s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	must(t, err)
+	return obj
+}
+
+// edit changes the size of an object.
+func (s *suite) edit(t *testing.T, namespace, name string, size int) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"spec":{"size":%d}}`, size)
+	must(t, s.Patch(t.Context(), newThing(namespace, name), client.RawPatch("application/merge-patch+json", []byte(patch))))
 }
 
 func must(t *testing.T, err error) {

@@ -46,9 +46,8 @@ type handler struct {
 	Field  string   `json:"field,omitempty"`
 	Subs   []string `json:"subs,omitempty"`
 
-	Backoff  float64 `json:"backoff,omitempty"` // in seconds
-	Retries  int     `json:"retries,omitempty"`
-	Optional bool    `json:"optional,omitempty"`
+	Backoff float64 `json:"backoff,omitempty"` // in seconds
+	Retries int     `json:"retries,omitempty"`
 
 	Daemon   bool    `json:"daemon,omitempty"`
 	Interval float64 `json:"interval,omitempty"` // of a timer, in seconds

@@ -6,9 +6,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // A world is a namespace with objects, and operators that come and go.
@@ -53,8 +50,7 @@ func (w *world) create(name string) {
 
 func (w *world) edit(name string, size int) {
 	w.t.Helper()
-	patch := fmt.Sprintf(`{"spec":{"size":%d}}`, size)
-	must(w.t, w.Patch(w.ctx, newThing(w.ns, name), client.RawPatch("application/merge-patch+json", []byte(patch))))
+	w.suite.edit(w.t, w.ns, name, size)
 }
 
 func (w *world) remove(name string) {
@@ -65,13 +61,7 @@ func (w *world) remove(name string) {
 // get returns the object, or nil if it does not exist.
 func (w *world) get(name string) thing {
 	w.t.Helper()
-	obj := newThing(w.ns, name)
-	err := w.Get(w.ctx, client.ObjectKeyFromObject(obj), obj)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	must(w.t, err)
-	return obj
+	return w.suite.get(w.t, w.ns, name)
 }
 
 // called returns a problem until there are n calls by the process for the cause.
