@@ -75,7 +75,7 @@ Dockerfile. In a project of kubebuilder, which has a file PROJECT, it adds a kin
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&p.folder, "dir", ".", "folder of the project")
+	fs.StringVar(&p.folder, "dir", ".", "folder of the project; created if it doesn't exist")
 	fs.StringVar(&p.Module, "module", "", "Go module of a new project, such as example.com/databases (default: the group and the folder)")
 	fs.StringVar(&p.Group, "group", "", "API group of the kind, such as example.com; in a project of kubebuilder without the domain")
 	fs.StringVar(&p.Version, "api-version", "v1", "version of the kind")
@@ -154,11 +154,32 @@ func (p *project) check(isNew bool) error {
 		}
 		errs = append(errs, p.checkFolder())
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil || !isNew {
+		return err
+	}
+	return p.checkNames()
+}
+
+// checkNames sets the names that follow from the kind, and checks what the API server would refuse in its CRD.
+func (p *project) checkNames() error {
+	p.Lower = strings.ToLower(p.Kind)
+	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: p.Kind})
+	p.Plural = plural.Resource
+	p.Handlers = strings.ToLower(p.Kind[:1]) + p.Kind[1:] + "Handlers"
+	if problems := validation.IsDNS1035Label(p.Plural); len(problems) > 0 {
+		return fmt.Errorf("--kind %q: its plural %q is no DNS label: %s", p.Kind, p.Plural, strings.Join(problems, "; "))
+	}
+	if strings.HasSuffix("."+p.Group, ".k8s.io") || strings.HasSuffix("."+p.Group, ".kubernetes.io") {
+		return fmt.Errorf("--group %q: choose a domain of your own, because groups below k8s.io and kubernetes.io need Kubernetes' approval", p.Group)
+	}
+	return nil
 }
 
 func (p *project) checkFolder() error {
 	entries, err := os.ReadDir(p.folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // write creates it
+	}
 	if err != nil {
 		return err
 	}
@@ -169,14 +190,6 @@ func (p *project) checkFolder() error {
 		return fmt.Errorf("%s contains %s, and is no project of kubebuilder, which has a file PROJECT: use an empty folder", p.folder, entries[0].Name())
 	}
 	return nil
-}
-
-// name sets the names that follow from the kind.
-func (p *project) name() {
-	p.Lower = strings.ToLower(p.Kind)
-	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: p.Kind})
-	p.Plural = plural.Resource
-	p.Handlers = strings.ToLower(p.Kind[:1]) + p.Kind[1:] + "Handlers"
 }
 
 // newProject returns the files of a new project.
@@ -190,7 +203,6 @@ func (p *project) newProject(ctx context.Context) (files map[string]string, err 
 		return nil, fmt.Errorf("the go command is %s: install %s or a newer one (https://go.dev/dl)", found, oldest)
 	}
 	p.Go = "1.26.0"
-	p.name()
 	p.Name = strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(filepath.Base(p.folder)), "-"), "-")
 	if problems := validation.IsDNS1123Label(p.Name); len(problems) > 0 {
 		p.Name = p.Plural
@@ -224,7 +236,7 @@ func (p *project) newKind(text string) (files map[string]string, err error) {
 		Repo       string   `json:"repo"`
 		Layout     []string `json:"layout"`
 		Multigroup bool     `json:"multigroup"`
-		Resources  []struct{ Kind string }
+		Resources  []struct{ Group, Domain, Kind string }
 	}
 	if err := yaml.Unmarshal([]byte(text), &existing); err != nil {
 		return nil, fmt.Errorf("PROJECT: %w", err)
@@ -235,15 +247,17 @@ func (p *project) newKind(text string) (files map[string]string, err error) {
 	case existing.Multigroup:
 		return nil, errors.New("PROJECT: multigroup is not supported: let kubebuilder create the API, and replace its controller: see docs/getting-started.md")
 	}
-	p.name()
 	for _, r := range existing.Resources {
 		if r.Kind == p.Kind {
-			return nil, fmt.Errorf("the project has a kind %s already", p.Kind)
+			return nil, fmt.Errorf("the project already has a kind %s, in the group %s: choose another kind", p.Kind, strings.Trim(r.Group+"."+r.Domain, "."))
 		}
 	}
 	p.Module = existing.Repo
 	if existing.Domain != "" && !strings.HasSuffix("."+p.Group, "."+existing.Domain) {
 		p.Group += "." + existing.Domain
+	}
+	if err := p.checkNames(); err != nil {
+		return nil, err
 	}
 	groupFile := filepath.Join("api", p.Version, "groupversion_info.go")
 	group, err := os.ReadFile(filepath.Join(p.folder, groupFile))
@@ -362,12 +376,13 @@ func (p *project) write(ctx context.Context, files map[string]string) (err error
 		if old, err := os.ReadFile(file); err == nil {
 			before[path] = old
 		} else {
-			for folder := filepath.Dir(file); folder != p.folder; folder = filepath.Dir(folder) {
-				if _, err := os.Stat(folder); err != nil {
-					created = append(created, folder)
-				}
-			}
 			created = append(created, file)
+			for folder := filepath.Dir(file); folder != filepath.Dir(folder); folder = filepath.Dir(folder) {
+				if _, err := os.Stat(folder); err == nil {
+					break
+				}
+				created = append(created, folder)
+			}
 		}
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // source code
 			return err

@@ -79,7 +79,7 @@ func TestInit_NewProject(t *testing.T) {
 		t.Errorf("README.md = %q, %v; want the one of the user", text, err)
 	}
 	out, err = initIn(t, folder, "--group", "example.com", "--kind", "Database", "--library", libraryRoot(t))
-	if err == nil || !strings.Contains(err.Error(), "the project has a kind Database already") {
+	if err == nil || !strings.Contains(err.Error(), "the project already has a kind Database, in the group example.com") {
 		t.Errorf("again: %q, %v", out, err)
 	}
 
@@ -235,6 +235,9 @@ func TestInit_BadInput(t *testing.T) {
 		"a group with an underline": {nil, []string{"--group", "a_b"}, `--group "a_b"`},
 		"a version":                 {nil, []string{"--api-version", "1"}, `--api-version "1": use v1`},
 		"a group of Kubernetes":     {nil, []string{"--group", "apps"}, `--group "apps": add a domain`},
+		"a protected group":         {nil, []string{"--group", "shop.k8s.io"}, "need Kubernetes' approval"},
+		"a long kind":               {nil, []string{"--kind", "D" + strings.Repeat("x", 63)}, "is no DNS label"},
+		"an empty kind":             {nil, []string{"--kind", ""}, `--kind ""`},
 		"a module with a space":     {nil, []string{"--module", "exa mple"}, "--module: malformed import path"},
 		"no library":                {nil, []string{"--library", "."}, "does not contain the module"},
 		"an unknown module":         {nil, []string{"--library", ""}, "pass a folder with the library: --library"},
@@ -268,5 +271,17 @@ func TestInit_BadInput(t *testing.T) {
 				t.Errorf("files %v, want %v", after, before)
 			}
 		})
+	}
+}
+
+func TestInit_FailedInNewFolderRemovesIt(t *testing.T) {
+	parent := t.TempDir()
+	t.Setenv("GOPROXY", "off")
+	out, err := initIn(t, filepath.Join(parent, "a", "b"), "--group", "example.com", "--kind", "Database")
+	if err == nil || !strings.Contains(err.Error(), "--library") {
+		t.Errorf("%q, %v; want a hint at --library", out, err)
+	}
+	if entries, err := os.ReadDir(parent); err != nil || len(entries) > 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
 	}
 }

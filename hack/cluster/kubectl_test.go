@@ -76,6 +76,7 @@ func TestCluster_Kubectl(t *testing.T) {
 		{[]string{"apply", "-f", again}, "database.demo.example.com/orders unchanged"},
 		{[]string{"apply", "--server-side", "--force-conflicts", "-f", sample}, "serverside-applied"},
 		{[]string{"get", "database", "orders"}, "orders"},
+		{[]string{"get", "databases"}, "NAME     ENGINE     SIZE   HOST"},
 		{[]string{"get", "database", "orders", "-o", "yaml"}, "sizeGiB: 10"},
 		{[]string{"describe", "database", "orders"}, "Size Gi B:  10"},
 		{[]string{"edit", "database", "orders"}, "database.demo.example.com/orders edited"},

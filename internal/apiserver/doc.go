@@ -42,9 +42,11 @@
 //   - Custom kinds of FromCRDs have no CEL rules and no ratcheting validation.
 //   - Built-in objects must fit their Go types, but only their metadata is validated. The server sets only two defaults: the type of a
 //     Secret, and the initial phase of some kinds.
-//   - The versions of a kind are separate kinds that are not converted into each other.
-//   - There is no admission, access control, other subresource, paging, compaction, strict field validation, or table output. Only Events
-//     have further field selectors, and no test compares those with a real server.
+//   - The versions of a kind are separate kinds that are not converted into each other, apart from the Events of the core group and of
+//     events.k8s.io.
+//   - There is no admission, access control, other subresource, paging, compaction, or strict field validation. Only core Events have
+//     further field selectors. Only custom kinds with additionalPrinterColumns have table output. No test compares these two with a real
+//     server.
 //   - There are no controllers: namespaces need not exist, dependents are not deleted, and pods don't run. A test that deletes with
 //     foreground or orphan propagation must remove the finalizer itself.
 //   - An object has no managed fields before its first apply, which assigns the existing fields to the manager before-first-apply.

@@ -84,7 +84,6 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// The certificate is only for this machine, and another endpoint cannot have the same port.
 // Without its schema, each start of an operator would wait for ten seconds, because a real server publishes the schemas of new kinds late.
 func TestEndpoint_PublishesSchemas(t *testing.T) {
 	widgets := apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -124,6 +123,7 @@ func TestEndpoint_PublishesSchemas(t *testing.T) {
 	}
 }
 
+// The certificate is only for this machine, and another endpoint cannot have the same port.
 func TestEndpoint_PortIsTaken(t *testing.T) {
 	server := apiserver.New()
 	e, err := server.Listen("127.0.0.1:0", nil)

@@ -65,10 +65,19 @@ func TestManager(t *testing.T) {
 		if got := deployment.Status.Replicas; got != 1 {
 			t.Errorf("status.replicas = %d, want 1", got)
 		}
-		listed := &eventsv1.EventList{}
-		must(t, users.List(ctx, listed))
-		if len(listed.Items) == 0 || listed.Items[0].Regarding.UID != deployment.UID {
-			t.Errorf("Events: %v, want one about the deployment", listed.Items)
+		core := &corev1.EventList{} // as kubectl describe lists them
+		must(t, users.List(ctx, core, client.MatchingFields{"involvedObject.uid": string(deployment.UID)}))
+		if len(core.Items) != 1 || core.Items[0].Message != "1 pods" || core.Items[0].ReportingController != "counter" {
+			t.Fatalf("core Events: %v, want one about the deployment", core.Items)
+		}
+		event := &eventsv1.Event{}
+		must(t, users.Get(ctx, client.ObjectKeyFromObject(&core.Items[0]), event))
+		if event.Regarding.UID != deployment.UID || event.Note != "1 pods" {
+			t.Errorf("Event of events.k8s.io: %v, want the same one", event)
+		}
+		must(t, users.Delete(ctx, &core.Items[0]))
+		if err := users.Get(ctx, client.ObjectKeyFromObject(event), event); !apierrors.IsNotFound(err) {
+			t.Errorf("get after the deletion of the core Event: %v, want not found", err)
 		}
 		must(t, users.Delete(ctx, deployment))
 		if err := users.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); !apierrors.IsNotFound(err) {

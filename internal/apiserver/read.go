@@ -30,20 +30,22 @@ func (s *Server) storedObject(q *request) (object, error) {
 }
 
 func (s *Server) list(q *request) reply {
+	objs := s.selectObjects(q)
+	version := object{"resourceVersion": strconv.FormatInt(s.readVersion(q), 10)}
+	if q.view.form == asTable {
+		return ok(withField(tableOf(q.view.columns, objs...), "metadata", version))
+	}
 	items := []any{}
-	for _, obj := range s.selectObjects(q) {
+	for _, obj := range objs {
 		item := q.view.of(obj)
-		if isBuiltin(q.Resource) && q.view == whole {
+		if isBuiltin(q.Resource) && q.view.form == whole {
 			// The list implies the apiVersion and kind of its items.
 			item = withField(withField(item, "kind", nil), "apiVersion", nil)
 		}
 		items = append(items, item)
 	}
 	apiVersion, kind := q.view.list(q.Resource)
-	return ok(object{
-		"apiVersion": apiVersion, "kind": kind,
-		"metadata": object{"resourceVersion": strconv.FormatInt(s.readVersion(q), 10)}, "items": items,
-	})
+	return ok(object{"apiVersion": apiVersion, "kind": kind, "metadata": version, "items": items})
 }
 
 // selectObjects returns the objects that a request selects, sorted by namespace and name.

@@ -37,7 +37,7 @@ type request struct {
 func (s *Server) request(r *http.Request, t target) (*request, error) {
 	q := &request{Request: r, target: t, query: r.URL.Query()}
 	var err error
-	if q.view, err = parseAccept(r.Header.Get("Accept")); err != nil {
+	if q.view, err = parseAccept(r.Header.Get("Accept"), t.Resource); err != nil {
 		return nil, err
 	}
 	if q.selection, err = parseSelection(q.query, t.Resource); err != nil {

@@ -17,7 +17,8 @@ type Resource struct {
 	ClusterScoped bool // whether the kind's objects have no namespace
 	ShortNames    []string
 
-	schema *apiextensionsv1.JSONSchemaProps // if nil, the server preserves all fields outside of the metadata
+	columns []apiextensionsv1.CustomResourceColumnDefinition // that kubectl shows
+	schema  *apiextensionsv1.JSONSchemaProps                 // if nil, the server preserves all fields outside of the metadata
 }
 
 func (r Resource) gvk() schema.GroupVersionKind { return r.GroupVersion.WithKind(r.Kind) }

@@ -67,6 +67,7 @@ func FromCRDs(crds ...*apiextensionsv1.CustomResourceDefinition) []Resource {
 				HasStatus:     v.Subresources != nil && v.Subresources.Status != nil,
 				ClusterScoped: crd.Spec.Scope == apiextensionsv1.ClusterScoped,
 				ShortNames:    crd.Spec.Names.ShortNames,
+				columns:       v.AdditionalPrinterColumns,
 			}
 			if v.Schema != nil {
 				r.schema = v.Schema.OpenAPIV3Schema

@@ -87,6 +87,15 @@ func (s *Server) CurrentVersion() int64 {
 // store stores an object with a new version and notifies the watches. It returns the stored object.
 func (s *Server) store(k key, obj object) object {
 	s.version++
+	obj = s.put(k, obj)
+	if k, other, ok := otherForm(k, obj); ok {
+		s.put(k, other)
+	}
+	return obj
+}
+
+// put stores an object with the current version.
+func (s *Server) put(k key, obj object) object {
 	obj = withVersion(obj, s.version)
 	before, known := s.objects[k]
 	s.objects[k] = obj
@@ -101,7 +110,18 @@ func (s *Server) store(k key, obj object) object {
 // removeStored removes an object. As on a real server, watches report its last stored state.
 func (s *Server) removeStored(k key) {
 	s.version++
-	before := s.objects[k]
+	s.drop(k)
+	if k, _, ok := otherForm(k, nil); ok {
+		s.drop(k)
+	}
+}
+
+// drop removes an object, if it exists, at the current version.
+func (s *Server) drop(k key) {
+	before, known := s.objects[k]
+	if !known {
+		return
+	}
 	delete(s.objects, k)
 	s.appendEvent(event{"DELETED", k, s.version, withVersion(before, s.version), before})
 }

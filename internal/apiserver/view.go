@@ -5,21 +5,28 @@ import (
 	"net/http"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A view is the form in which a response represents objects.
-type view int
+// A view is how a response represents objects.
+type view struct {
+	form
+	columns []apiextensionsv1.CustomResourceColumnDefinition // of a table
+}
+
+type form int
 
 const (
-	whole view = iota
+	whole form = iota
 	metadataOnly
+	asTable
 )
 
-// parseAccept returns the first representation in an Accept header that the server supports.
-func parseAccept(accept string) (view, error) {
+// parseAccept returns the first representation in an Accept header that the server supports for a resource.
+func parseAccept(accept string, r Resource) (view, error) {
 	if accept == "" {
-		return whole, nil
+		return view{}, nil
 	}
 	for clause := range strings.SplitSeq(accept, ",") {
 		media, params, err := mime.ParseMediaType(clause)
@@ -28,24 +35,31 @@ func parseAccept(accept string) (view, error) {
 		}
 		switch params["as"] {
 		case "":
-			return whole, nil
+			return view{}, nil
 		case "PartialObjectMetadata", "PartialObjectMetadataList":
-			return metadataOnly, nil
+			return view{form: metadataOnly}, nil
+		case "Table":
+			if len(r.columns) > 0 {
+				return view{asTable, r.columns}, nil
+			}
 		}
 	}
-	return whole, failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+	return view{}, failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
 		"only the following media types are accepted: application/json, application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 }
 
 func (v view) of(obj object) object {
-	if v == whole || obj == nil {
+	switch {
+	case v.form == whole || obj == nil:
 		return obj
+	case v.form == asTable && obj["kind"] != "Status":
+		return tableOf(v.columns, obj)
 	}
 	return object{"apiVersion": metav1.SchemeGroupVersion.String(), "kind": "PartialObjectMetadata", "metadata": obj["metadata"]}
 }
 
 func (v view) list(r Resource) (apiVersion, kind string) {
-	if v == whole {
+	if v.form == whole {
 		return r.GroupVersion.String(), r.Kind + "List"
 	}
 	return metav1.SchemeGroupVersion.String(), "PartialObjectMetadataList"

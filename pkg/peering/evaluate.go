@@ -50,7 +50,10 @@ func (m *member) evaluate(ctx context.Context, object *unstructured.Unstructured
 	if m.isOutdated(object) {
 		return
 	}
-	if m.object != nil && m.object.GetUID() != object.GetUID() {
+	switch {
+	case m.object == nil:
+		m.log.Info("Joined the peering object")
+	case m.object.GetUID() != object.GetUID():
 		m.observations = Observations{}
 	}
 	m.object, m.isAbsent = object, false

@@ -145,6 +145,7 @@ func TestObject_CreatedButNotWritable(t *testing.T) {
 				s.wait(15 * time.Second)
 				s.expect(a, true, `"b"`)
 				s.equal("records", s.identities(defaultKey), "[a b]")
+				s.equal("log lines about the joined object", a.logged("Joined the peering object"), 1)
 			})
 		})
 	}
