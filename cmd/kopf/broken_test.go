@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/chromium"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	framework "github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	"github.com/kopf-runtime/kopf-runtime/test/chromium"
 )
 
 // brokenObjects are objects for which a handler is not called, each for another reason.

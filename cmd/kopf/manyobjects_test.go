@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/chromium"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	framework "github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/test/chromium"
 )
 
 // The page shows the 10 000 objects of an operator, or 1000 with the race detector. The operator is real; its API server is in memory, because a real one takes minutes for so many objects.

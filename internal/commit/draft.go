@@ -196,7 +196,7 @@ func (d *Draft) dropEmptyPatches() {
 	d.patches = slices.DeleteFunc(d.patches, func(p *HandlerPatch) bool { return len(p.Patch) == 0 })
 }
 
-// dropReports drops the pending conditions that report handlers. The next write computes them again.
+// dropReports drops the pending conditions about handlers. The next write computes them again.
 func (d *Draft) dropReports() {
 	d.patches = slices.DeleteFunc(d.patches, func(p *HandlerPatch) bool { return p.Report })
 }
@@ -213,7 +213,7 @@ type HandlerPatch struct {
 	Untyped bool
 	// Base is the JSON form of the object that the handler received.
 	Base map[string]any
-	// Report is true if Patch contains the conditions that report handlers.
+	// Report is true if Patch contains the conditions about handlers.
 	Report bool
 	// Open is true while the attempt or one of its sub-handlers is running. The outcome isn't known until then.
 	Open bool

@@ -26,7 +26,7 @@ type operator struct {
 	memory    commit.Memory
 	handlers  []string
 	ctx       context.Context       //nolint:containedctx // it contains the logger of the test
-	report    func(*commit.Session) // adds the conditions that report handlers
+	report    func(*commit.Session) // adds the conditions about handlers
 	session   *commit.Session
 	pending   *commit.Session // its write has failed
 	aborted   bool            // a write was rejected, or the object was deleted
@@ -94,7 +94,7 @@ func (o *operator) logger() logr.Logger {
 	return funcr.New(func(_, line string) { o.logs = append(o.logs, line) }, funcr.Options{})
 }
 
-// reportConditions adds the conditions that report handlers to the draft.
+// reportConditions adds the conditions about handlers to the draft.
 func (o *operator) reportConditions(ctx context.Context) {
 	o.session.RaiseObserved(ctx)
 	if o.report != nil {

@@ -307,7 +307,7 @@ func TestWrite_RepeatsAttemptAfterListConflict(t *testing.T) {
 	})
 }
 
-// The conditions that report handlers depend on the outcomes. They are computed again after a rejection, and cannot fail a handler.
+// The conditions about handlers depend on the outcomes. They are computed again after a rejection, and cannot fail a handler.
 func TestWrite_RejectsReport(t *testing.T) {
 	report := func(value string) func(s *commit.Session) {
 		return func(s *commit.Session) {

@@ -36,7 +36,7 @@ type Session struct {
 	Pauses      int32
 	Suspensions int64
 
-	// ReportRejected is true if the API server has rejected the conditions that report handlers.
+	// ReportRejected is true if the API server has rejected the conditions about handlers.
 	ReportRejected bool
 
 	callsEnded   bool                // the next write is this reconcile's last, and the cause may be completed

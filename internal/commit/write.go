@@ -14,7 +14,7 @@ import (
 )
 
 // Write sends all changes of handlers and the framework since the last write, or nothing if the object already contains them. report adds
-// the conditions that report handlers to the draft, and is called again after a rejection. If the result is pending, the next reconcile
+// the conditions about handlers to the draft, and is called again after a rejection. If the result is pending, the next reconcile
 // must retry the write before anything else.
 func (s *Session) Write(ctx context.Context, report func(context.Context)) (Result, error) {
 	s.result = Result{}

@@ -11,8 +11,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 )
 
-// commit writes the reconcile's outcomes: the handlers' changes, and the records and the pin of a cycle that isn't over. When the cause is
-// over, the same write removes the records and the pin, and stores the handled essence as the baseline; for a deletion, it removes the
+// commit writes the reconcile's outcomes: the handlers' changes, and the records and the pin of a cycle that isn't over. Once it is over,
+// the same write removes the records and the pin, and stores the handled essence as the baseline; for a deletion, it removes the
 // finalizer instead. A deletion also waits for the object's daemons and timers.
 func (e *Engine) commit(ctx context.Context, r *reconciliation) (Hold, error) {
 	r.reportConditions(ctx)
@@ -47,7 +47,7 @@ func (r *reconciliation) write(ctx context.Context) (client.Object, error) {
 	return result.Object, err
 }
 
-// reportConditions adds the conditions that report handlers, and the observed generation, to the pending changes.
+// reportConditions adds the conditions about handlers and the observed generation to the pending changes.
 func (r *reconciliation) reportConditions(ctx context.Context) {
 	if raised, isReported := r.session.RaiseObserved(ctx); isReported && r.details.Background != nil {
 		r.details.Background.DropRaised(raised)
@@ -57,8 +57,8 @@ func (r *reconciliation) reportConditions(ctx context.Context) {
 	}
 }
 
-// noteResult records what a write has done. It must be deferred, because the API server may have accepted earlier requests before a user's
-// store panics.
+// noteResult records what a write has done. It must be deferred, because a user's store may panic after the API server has accepted some of
+// the requests.
 func (r *reconciliation) noteResult() {
 	result := r.session.Result()
 	r.calls.aborted = r.calls.aborted || result.Rejected || result.Deleted

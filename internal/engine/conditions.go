@@ -26,7 +26,7 @@ const (
 	reasonFailed    = "Failed"    // the handler has failed permanently
 )
 
-// reportConditions adds the conditions that report handlers, and the root condition, to the pending changes. Declared conditions are set in
+// reportConditions adds the conditions about handlers, and the root condition, to the pending changes. Declared conditions are set in
 // the object's first reconcile.
 func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 	if r.session.ReportRejected || len(e.DeclaredConditions) == 0 && e.Root == nil && e.PanicCondition == "" && !e.hasReports(r) || r.session.Gone || r.session.Leaving {
@@ -68,7 +68,7 @@ func (e *Engine) hasReports(r *reconciliation) bool {
 	})
 }
 
-// setHandlerConditions sets the conditions that report handlers.
+// setHandlerConditions sets the conditions about handlers.
 func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 	if !r.session.Cause.Facts.Deleting {
 		set.Declare(e.DeclaredConditions...)

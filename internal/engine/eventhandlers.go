@@ -82,7 +82,7 @@ func (e *Engine) putEventQueue(key types.NamespacedName, queue eventQueue) {
 func (e *Engine) callForEvent(ctx context.Context, event *eventInProgress) (changes []eventChange, wait time.Duration) {
 	view, input, err := e.observedView(event.Object, reasonEvent)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "The object has no JSON form")
+		log.FromContext(ctx).Error(err, "Failed to convert the object to JSON; its event handlers are not called")
 		return nil, 0
 	}
 	view.Event = event.Type
@@ -134,7 +134,7 @@ func (e *Engine) callEventHandler(
 	return record.WithOutcome(outcome, now()), change
 }
 
-// eventChange returns an attempt's changes and result, or nil without changes.
+// eventChange returns an attempt's changes and result, or nil if there are none.
 func (e *Engine) eventChange(ctx context.Context, view *invoke.View, req *invoke.Request, success bool) (*eventChange, error) {
 	received := patch.Converted{Object: view.Object, Content: view.After}
 	doc, base, err := e.committer.ChangesOf(ctx, received, req.ID, req.Object)

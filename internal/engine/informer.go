@@ -31,7 +31,7 @@ func (e *Engine) updateIndexes(ctx context.Context, observed client.Object) {
 	ctx = log.IntoContext(ctx, e.logOf(observed))
 	view, input, err := e.observedView(observed, reasonIndex)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "The object has no JSON form")
+		log.FromContext(ctx).Error(err, "Failed to convert the object to JSON")
 		return
 	}
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(observed.GetUID()))

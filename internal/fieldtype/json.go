@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// A JSON is a type of JSON values. Its text has an article, for use in messages.
+// JSON is a JSON type. Its text includes the article, so messages can use it as it is.
 type JSON string
 
 // The types of JSON values.

@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
-// A Phase says how far a unit is.
+// A Phase is the stage of a unit's life.
 type Phase int
 
 // The phases.
@@ -109,7 +109,7 @@ func (u *Units[K]) end(key K, err error) {
 	u.units[key] = &unit{phase: Failing, err: err, retryAt: time.Now().Add(RetryInterval)}
 }
 
-// Stop stops the running units that are not wanted, and forgets the failed ones. It returns the units it has stopped without waiting for
+// Stop stops the running units that are no longer wanted, and forgets the unwanted ones that have failed. It returns the units it has stopped without waiting for
 // them to return.
 func (u *Units[K]) Stop(isWanted func(K) bool) (stopped []K) {
 	u.mu.Lock()
@@ -192,7 +192,7 @@ func (u *Units[K]) All() map[K]UnitState {
 	return all
 }
 
-// updateMetric counts the units that come and go by phase. The caller must hold the lock.
+// updateMetric counts the units in each phase, except kept ones. The caller must hold the lock.
 func (u *Units[K]) updateMetric() {
 	numbers := map[string]int{}
 	if u.waiting > 0 {

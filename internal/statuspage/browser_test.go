@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/chromium"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
+	"github.com/kopf-runtime/kopf-runtime/test/chromium"
 )
 
 var update = flag.Bool("update", false, "write the files in testdata")

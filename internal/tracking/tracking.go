@@ -164,7 +164,7 @@ func (t *Tracker) startWatch(ctx context.Context, of kind, obj client.Object) (c
 	informer, err := t.cache.GetInformer(ctx, obj)
 	if err != nil {
 		rule := rbac.Rule{Group: of.Group, Resources: []string{mapping.Resource.Resource}, Verbs: []string{"list", "watch"}}
-		return nil, nil, rbac.WithMissingRules(fmt.Errorf("tracking a %s: the cache has not listed the kind; if the log has an error of the watch, check the permissions: %w", of.Kind, err), rule)
+		return nil, nil, rbac.WithMissingRules(fmt.Errorf("tracking a %s: the cache could not list the kind; if the log shows a watch error, check the permissions: %w", of.Kind, err), rule)
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {

@@ -67,7 +67,7 @@ func Nested(paths ...string) Option {
 	}
 }
 
-// PlainTemplates leaves pod templates without labels, except for those selected with [Nested], so that a new label on the owner doesn't
+// PlainTemplates doesn't add labels to pod templates, except to those selected with [Nested], so that a new label on the owner doesn't
 // restart its children's pods.
 func PlainTemplates() Option { return func(o *options) { o.plainTemplates = true } }
 
@@ -80,6 +80,6 @@ func FieldOwner(name string) Option { return func(o *options) { o.fieldOwner = n
 func ReadWith(reader client.Reader) Option { return func(o *options) { o.reader = reader } }
 
 // TakeOver allows Apply to take over existing objects that don't belong to the owner, and Create to accept them unchanged. If they have a
-// different controller, you also need Controller(false). By default, Apply and Create return an error, because the objects would be deleted
+// different controller, you also need Controller(false). By default, both return an error. An object that Apply takes over is deleted
 // together with the owner.
 func TakeOver() Option { return func(o *options) { o.takeOver = true } }

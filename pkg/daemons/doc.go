@@ -17,7 +17,7 @@
 //
 // # Concepts
 //
-// A [Task] is a daemon or, with a [Timer], a timer. A [Key] identifies a task with the object's uid and the handler's id.
+// A [Task] is a daemon or, with a [Timer], a timer. A [Key] identifies a task by the object's uid and the handler's id.
 // [Supervisor.Ensure] starts a task, [Supervisor.Stop] and [Supervisor.StopAll] stop it, and [Supervisor.Forget] discards the state of a
 // deleted object.
 //
@@ -48,8 +48,8 @@
 //
 // # Requirements
 //
-// Call Forget when an object no longer exists. Until then, the supervisor remembers which tasks have ended. A delete event of a cache
-// doesn't prove that the object is deleted, because it may only have lost the labels of a selector. If your functions care about the
+// Call Forget when an object no longer exists. Until then, the supervisor remembers which tasks have ended. A delete event from a
+// cache doesn't prove that the object is deleted, because the object may just no longer match the cache's label selector. If your functions care about the
 // difference, call [Supervisor.StopWaiting], ask the API server, and stop the runs with [ErrDeleted] or [ErrOutOfScope] before you call
 // Forget. Functions must return soon after their context is cancelled. All timers of a group should have the same MaxParallel, because the
 // value of the timer that was added last applies to all of them.

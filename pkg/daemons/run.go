@@ -74,7 +74,7 @@ func (s *Supervisor) callOnAttempt(j *job, record progress.Record, outcome progr
 		return
 	}
 	if err := guard.Catch("OnAttempt", func() error { j.task.OnAttempt(record, outcome); return nil }); err != nil {
-		s.logger(j).Error(err, "The function that observes attempts panicked", "stack", guard.Trace(err))
+		s.logger(j).Error(err, "OnAttempt panicked", "stack", guard.Trace(err))
 	}
 }
 

@@ -23,7 +23,7 @@ type Options struct {
 	// GracePeriod is how long to wait for runs without a CancellationTimeout, during shutdown and after [Supervisor.Forget]. Default: 5
 	// seconds.
 	GracePeriod time.Duration
-	// ReportEvery is the interval of warnings about a run that ignores the cancellation of its context. Default: one minute.
+	// ReportEvery is the interval between warnings about a run that ignores the cancellation of its context. Default: one minute.
 	//
 	// Equivalent in kopf: settings.background.cancellation_polling.
 	ReportEvery time.Duration
@@ -190,7 +190,7 @@ func (s *Supervisor) notify(j *job) {
 		logger := s.logger(j)
 		s.deferred = append(s.deferred, func() {
 			if err := guard.Catch("OnEnd", func() error { s.options.OnEnd(key); return nil }); err != nil {
-				logger.Error(err, "The function that observes the ends of runs panicked", "stack", guard.Trace(err))
+				logger.Error(err, "OnEnd panicked", "stack", guard.Trace(err))
 			}
 		})
 	}

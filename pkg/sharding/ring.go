@@ -90,7 +90,7 @@ func (r Ring) Shard() (string, error) {
 		name, source = host, "the host name"
 	}
 	if errs := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...); len(errs) > 0 {
-		return "", fmt.Errorf("%s %q is not a valid name of a shard: %s; use sharding.ShardName", source, name, strings.Join(errs, "; "))
+		return "", fmt.Errorf("%s %q is not a valid shard name: %s; use sharding.ShardName", source, name, strings.Join(errs, "; "))
 	}
 	return name, nil
 }

@@ -158,9 +158,8 @@ var levels = map[string]int{
 	// This package measures times that include suspensions.
 	"internal/clocks": 0,
 
-	// The control plane and the browser for tests are not part of the library.
+	// The control plane for tests is not part of the library.
 	controlPlane: 0,
-	browser:      0,
 
 	// The control plane imports this package.
 	"internal/reaper": -1,
@@ -169,7 +168,6 @@ var levels = map[string]int{
 const (
 	partLevel       = 9 // of all parts of an operator, which therefore do not know each other
 	controlPlane    = "internal/controlplane"
-	browser         = "internal/chromium"
 	simulatedServer = "internal/apiserver"
 )
 
@@ -205,9 +203,9 @@ var rules = []rule{
 		},
 	},
 	{
-		"only tests, hack/ and test/ may import the control plane and the browser",
+		"only tests, hack/ and test/ may import the control plane",
 		func(from, to string) bool {
-			return (to == controlPlane || to == browser) && (shipped(from) || under(from, "examples"))
+			return to == controlPlane && (shipped(from) || under(from, "examples"))
 		},
 	},
 	{
@@ -411,7 +409,6 @@ func TestChecker_DetectsViolations(t *testing.T) {
 		{"kopf must not import kopftest", "pkg/kopf", ours("pkg/kopf/kopftest"), "only packages of lower levels"},
 		{"kopftest may import kopf", "pkg/kopf/kopftest", ours("pkg/kopf", "internal/engine"), ""},
 		{"the engine must not import the control plane", "internal/engine", ours(controlPlane), "may import the control plane"},
-		{"the status page must not import the browser", "internal/statuspage", ours(browser), "may import the control plane and the browser"},
 		{"the control plane must not import the library", controlPlane, ours("pkg/progress"), "only packages of lower levels"},
 		{"hack may import the control plane", "hack/example", ours(controlPlane, "pkg/kopf"), ""},
 		{"tests may import the library and the control plane", "test/e2e", ours(controlPlane, "pkg/kopf", "internal/engine"), ""},
