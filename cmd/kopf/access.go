@@ -29,7 +29,7 @@ func (a *access) bind(fs *pflag.FlagSet) {
 func (a *access) target() (peering.Target, error) {
 	switch {
 	case a.all && len(a.namespaces) > 0:
-		return peering.Target{}, fmt.Errorf("--all-namespaces and --namespace exclude each other: remove one")
+		return peering.Target{}, fmt.Errorf("--all-namespaces and --namespace are mutually exclusive: remove one")
 	case a.name == "":
 		return peering.Target{}, fmt.Errorf("--peering is empty: set a name, or remove the flag to use %q", peering.DefaultName)
 	case a.flags.Changed("namespace") && (len(a.namespaces) == 0 || slices.Contains(a.namespaces, "")):

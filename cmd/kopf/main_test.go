@@ -55,7 +55,7 @@ func TestPeers_InvalidFlags(t *testing.T) {
 		"freeze -t 60 -p high":         "invalid argument",
 		"freeze -t 60 extra":           `unknown command "extra"`,
 		"list -o xml":                  "use table, json or yaml",
-		"list -A -n x":                 "exclude each other",
+		"list -A -n x":                 "are mutually exclusive",
 		"list --namespace=":            "--namespace is empty",
 		"list --peering=":              "--peering is empty",
 		"resume":                       "no access to a cluster (check --kubeconfig and --context)",
@@ -75,7 +75,7 @@ func TestPeers_InvalidVariables(t *testing.T) {
 		"LIFETIME=0":       "--lifetime must be at least 1s",
 		"PRIORITY=high":    "environment variable KOPF_FREEZE_PRIORITY",
 		"DEV=perhaps":      "environment variable KOPF_FREEZE_DEV",
-		"CLUSTERWIDE=true": "exclude each other", // CLI-02
+		"CLUSTERWIDE=true": "are mutually exclusive", // CLI-02
 		"LIFETIME=":        `required flag(s) "lifetime" not set`,
 	} {
 		t.Run(variable, func(t *testing.T) {

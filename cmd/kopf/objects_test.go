@@ -55,9 +55,9 @@ func TestObjects_InvalidFlags(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for args, part := range map[string]string{
 		"list":                      "requires at least 1 arg",
-		"list x -A -n y":            "exclude each other",
+		"list x -A -n y":            "are mutually exclusive",
 		"list x y -A":               "use --namespace",
-		"list x y -l a=b":           "--selector and names exclude each other",
+		"list x y -l a=b":           "--selector and names are mutually exclusive",
 		"list x -l a=b=c":           "--selector: ",
 		"list x --field spec..a":    `--field is "spec..a"`,
 		"list x --handler=":         "--handler is empty",

@@ -121,7 +121,7 @@ func (v *rbacVerify) readsStdinTwice(files []string) bool {
 func (v *rbacVerify) check(files []string) error {
 	switch {
 	case v.user != "" && len(v.against) > 0:
-		return errors.New("--as and --against exclude each other: remove one")
+		return errors.New("--as and --against are mutually exclusive: remove one")
 	case len(v.groups) > 0 && v.user == "":
 		return errors.New("--as-group needs --as: add the user")
 	case v.readsStdinTwice(files):

@@ -104,7 +104,7 @@ func TestRBACVerify_Errors(t *testing.T) {
 		"":                                   "requires at least 1 arg",
 		"/nowhere":                           "no such file",
 		needed:                               "no access to a cluster",
-		needed + " --as x --against y":       "exclude each other",
+		needed + " --as x --against y":       "are mutually exclusive",
 		needed + " --as-group x":             "needs --as",
 		needed + " --namespace=,x":           "--namespace is empty",
 		needed + " -o xml":                   "use table, json or yaml",

@@ -50,11 +50,11 @@ func (s *selection) open(args []string) (*target, error) {
 	named := len(args) > 1
 	switch {
 	case s.all && s.namespace != "":
-		return nil, errors.New("--all-namespaces and --namespace exclude each other: remove one")
+		return nil, errors.New("--all-namespaces and --namespace are mutually exclusive: remove one")
 	case s.all && named:
-		return nil, errors.New("--all-namespaces and names exclude each other: use --namespace")
+		return nil, errors.New("--all-namespaces and names are mutually exclusive: use --namespace")
 	case s.selector != "" && named:
-		return nil, errors.New("--selector and names exclude each other: remove one")
+		return nil, errors.New("--selector and names are mutually exclusive: remove one")
 	}
 	selector, err := labels.Parse(s.selector)
 	if err != nil {

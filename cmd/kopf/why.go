@@ -185,7 +185,7 @@ func (o *operatorEndpoint) check() error {
 		return fmt.Errorf(`--operator is %q: set a URL, such as "https://localhost:8443"`, o.url)
 	}
 	if o.token != "" && o.tokenFile != "" {
-		return errors.New("--token and --token-file exclude each other: remove one")
+		return errors.New("--token and --token-file are mutually exclusive: remove one")
 	}
 	if o.tokenFile != "" {
 		text, err := os.ReadFile(o.tokenFile)

@@ -557,7 +557,7 @@ func TestWhy_InvalidFlags(t *testing.T) {
 		"x y --operator ftp://x":            "set a URL",
 		"x y --operator http://x --token t": "must not be sent without TLS",
 		"x y --operator https://x --token-file nowhere":     "--token-file: open nowhere",
-		"x y --operator https://x --token t --token-file f": "exclude each other",
+		"x y --operator https://x --token t --token-file f": "are mutually exclusive",
 		"x y": "no access to a cluster",
 	} {
 		if out, err := kopf(t, append([]string{"why"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), part) {

@@ -71,7 +71,7 @@ func recordOurs() {
 	for _, outcome := range []string{"succeeded", "ignored", "retried", "failed", "interrupted", "waiting"} {
 		metrics.HandlerAttempts.WithLabelValues(kind, "provision", outcome).Inc()
 	}
-	for _, reason := range []string{"forbidden", "not_served", "undecodable", "silent"} {
+	for _, reason := range []string{"forbidden", "not_served", "rejected", "undecodable", "silent"} {
 		metrics.WatchProblems.WithLabelValues(kind, reason).Set(1)
 	}
 	for _, v := range []*prometheus.CounterVec{metrics.HandlerPanics, metrics.BackgroundAbandoned} {

@@ -22,8 +22,9 @@
 // The tests in test/simulation/conformance compare these features with a real server:
 //
 //   - discovery;
-//   - get, list and watch, with label selectors and the field selectors metadata.name and metadata.namespace. A watch reports an object as
-//     deleted when it no longer matches the selectors. A watch can start with a list, followed by a bookmark;
+//   - get, list and watch, with label selectors and field selectors: the usual ones of Pods, core Events, Nodes, Namespaces and Secrets, and
+//     the selectableFields of CRDs. A watch reports an object as deleted when it no longer matches the selectors. A watch can start with a
+//     list, followed by a bookmark;
 //   - create, update, delete and deletecollection, with generated names, dry runs, and resourceVersion and uid as preconditions;
 //   - JSON patch, merge patch, strategic merge patch of built-in kinds, and server-side apply with conflicts;
 //   - the status subresource, generations, finalizers, and validation of metadata. A write that changes nothing doesn't cause an event;
@@ -44,9 +45,8 @@
 //     Secret, and the initial phase of some kinds.
 //   - The versions of a kind are separate kinds that are not converted into each other, apart from the Events of the core group and of
 //     events.k8s.io.
-//   - There is no admission, access control, other subresource, paging, compaction, or strict field validation. Only core Events have
-//     further field selectors. Only custom kinds with additionalPrinterColumns have table output. No test compares these two with a real
-//     server.
+//   - There is no admission, access control, other subresource, paging, compaction, or strict field validation. Only custom
+//     kinds with additionalPrinterColumns have table output, which no test compares with a real server.
 //   - There are no controllers: namespaces need not exist, dependents are not deleted, and pods don't run. A test that deletes with
 //     foreground or orphan propagation must remove the finalizer itself.
 //   - An object has no managed fields before its first apply, which assigns the existing fields to the manager before-first-apply.

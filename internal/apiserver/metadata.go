@@ -18,7 +18,7 @@ import (
 func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
 func (s *Server) uid() string {
-	// Multiplying spreads the first digits like those of random UIDs, because shard selectors depend on them.
+	// Shard selectors depend on the first digits, so multiply to spread them like those of random UIDs.
 	scattered := uint32(s.version+1) * 2654435769
 	return fmt.Sprintf("%08x-0000-0000-0000-%012d", scattered, s.version+1)
 }
@@ -40,7 +40,7 @@ func pathSegment(name string, prefix bool) []string {
 	return content.IsPathSegmentName(name)
 }
 
-// validate validates an object's kind, its metadata and the change of the metadata. If the kind has a schema, it validates the other
+// validate checks an object's kind, its metadata and, for an update, what has changed in the metadata. If the kind has a schema, it validates the other
 // fields, too.
 func (s *Server) validate(q *request, obj, before object) error {
 	r := q.Resource

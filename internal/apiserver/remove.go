@@ -8,7 +8,7 @@ import (
 )
 
 // RemoveDespiteFinalizers removes an object, even if it has finalizers and no deletion timestamp. On a real server, this can happen if one
-// client deletes an object while a different client writes its first finalizer: the server accepts the finalizer, but still completes the
+// client deletes an object while another client writes its first finalizer: the server accepts the finalizer, but still completes the
 // deletion.
 //
 // It returns an error if the kind is unknown or the object doesn't exist.

@@ -17,8 +17,9 @@ type Resource struct {
 	ClusterScoped bool // whether the kind's objects have no namespace
 	ShortNames    []string
 
-	columns []apiextensionsv1.CustomResourceColumnDefinition // that kubectl shows
-	schema  *apiextensionsv1.JSONSchemaProps                 // if nil, the server preserves all fields outside of the metadata
+	selectable []string                                         // fields that field selectors can use, in addition to the name and namespace
+	columns    []apiextensionsv1.CustomResourceColumnDefinition // that kubectl shows
+	schema     *apiextensionsv1.JSONSchemaProps                 // if nil, the server preserves all fields outside of the metadata
 }
 
 func (r Resource) gvk() schema.GroupVersionKind { return r.GroupVersion.WithKind(r.Kind) }

@@ -69,6 +69,9 @@ func FromCRDs(crds ...*apiextensionsv1.CustomResourceDefinition) []Resource {
 				ShortNames:    crd.Spec.Names.ShortNames,
 				columns:       v.AdditionalPrinterColumns,
 			}
+			for _, f := range v.SelectableFields {
+				r.selectable = append(r.selectable, strings.TrimPrefix(f.JSONPath, "."))
+			}
 			if v.Schema != nil {
 				r.schema = v.Schema.OpenAPIV3Schema
 			}

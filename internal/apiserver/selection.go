@@ -3,8 +3,10 @@ package apiserver
 import (
 	"fmt"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -17,11 +19,21 @@ type selection struct {
 	fields fields.Selector
 }
 
-// eventFields are the fields that a field selector can additionally use for Events of the core group, with their paths in the object.
-var eventFields = map[string][]string{
-	"involvedObject.kind": {"involvedObject", "kind"}, "involvedObject.namespace": {"involvedObject", "namespace"},
-	"involvedObject.name": {"involvedObject", "name"}, "involvedObject.uid": {"involvedObject", "uid"},
-	"reason": {"reason"}, "reportingComponent": {"reportingComponent"}, "type": {"type"},
+// builtinFields are the fields of built-in kinds that field selectors can use, in addition to the name and namespace.
+var builtinFields = map[string][]string{
+	"events": {
+		"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion",
+		"involvedObject.fieldPath", "involvedObject.resourceVersion", "reason", "reportingComponent", "type",
+	},
+	"events.events.k8s.io": {
+		"regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid", "regarding.apiVersion", "regarding.fieldPath",
+		"regarding.resourceVersion", "reason", "reportingController", "type",
+	},
+	"pods": {
+		"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork", "status.phase",
+		"status.podIP", "status.nominatedNodeName",
+	},
+	"namespaces": {"status.phase"}, "nodes": {"spec.unschedulable"}, "secrets": {"type"},
 }
 
 func parseSelection(query url.Values, r Resource) (out selection, err error) {
@@ -31,14 +43,13 @@ func parseSelection(query url.Values, r Resource) (out selection, err error) {
 	if out.fields, err = fields.ParseSelector(query.Get("fieldSelector")); err != nil {
 		return out, apierrors.NewBadRequest(err.Error())
 	}
-	isEvent := r.gvk() == corev1.SchemeGroupVersion.WithKind("Event")
+	selectable := append([]string{"metadata.name", "metadata.namespace"}, r.selectable...)
+	if isBuiltin(r) {
+		selectable = append(selectable, builtinFields[r.gr().String()]...)
+	}
 	for _, r := range out.fields.Requirements() {
-		if isEvent && eventFields[r.Field] != nil {
-			continue
-		}
-		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
-			return out, apierrors.NewBadRequest(fmt.Sprintf(
-				"%q is not a known field selector: only %q, %q", r.Field, "metadata.name", "metadata.namespace"))
+		if !slices.Contains(selectable, r.Field) {
+			return out, apierrors.NewBadRequest(fmt.Sprintf("%q is not a known field selector: only %s", r.Field, quoted(selectable)))
 		}
 	}
 	return out, nil
@@ -51,11 +62,19 @@ func (s selection) matches(obj object) bool {
 	for name := range stored {
 		set[name] = text(stored, name)
 	}
-	values := fields.Set{"metadata.name": text(meta, "name"), "metadata.namespace": text(meta, "namespace")}
+	values := fields.Set{}
 	for _, r := range s.fields.Requirements() {
-		if place := eventFields[r.Field]; place != nil {
-			values[r.Field], _, _ = unstructured.NestedString(obj, place...)
+		if value, _, _ := unstructured.NestedFieldNoCopy(obj, strings.Split(r.Field, ".")...); value != nil {
+			values[r.Field] = fmt.Sprint(value)
 		}
 	}
 	return s.labels.Matches(set) && s.fields.Matches(values)
+}
+
+func quoted(names []string) string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = strconv.Quote(name)
+	}
+	return strings.Join(out, ", ")
 }

@@ -89,7 +89,11 @@ func (s *Server) store(k key, obj object) object {
 	s.version++
 	obj = s.put(k, obj)
 	if k, other, ok := otherForm(k, obj); ok {
-		s.put(k, other)
+		if r, served := s.resource(k.gvr.GroupVersion(), k.gvr.Resource); served {
+			if other, err := s.normalize(r, other); err == nil {
+				s.put(k, other)
+			}
+		}
 	}
 	return obj
 }

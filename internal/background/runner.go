@@ -57,7 +57,7 @@ type Objects interface {
 }
 
 // Select returns the ids of the daemons and timers whose filters accept the object, and stops those whose filters reject it. If the object
-// is being deleted, Select stops all of them and returns no ids. view and content are the forms of the object that the filters need.
+// is being deleted, Select stops all of them and returns no ids. view and content are the object in the forms that the filters need.
 func (r *Runner) Select(ctx context.Context, obj client.Object, view *invoke.View, content map[string]any) (ids []string) {
 	r.Objects.UpdateIfNewer(obj)
 	if obj.GetDeletionTimestamp() != nil {
@@ -81,12 +81,12 @@ func (r *Runner) NeedsFinalizer(uid types.UID, ids []string) bool {
 	})
 }
 
-// NeedsStart reports whether any of the selected daemons and timers isn't running.
+// NeedsStart reports whether any of the selected daemons and timers must be started. Those that have ended are not started again.
 func (r *Runner) NeedsStart(uid types.UID, ids []string) bool {
 	return slices.ContainsFunc(ids, func(id string) bool { return r.Supervisor.NeedsStart(daemons.Key{UID: uid, ID: id}) })
 }
 
-// Start starts the selected daemons and timers that aren't running. isNew says that the object was created after the process had started.
+// Start starts the selected daemons and timers that must be started (see [Runner.NeedsStart]). isNew says whether the object was created after the process had started.
 func (r *Runner) Start(ctx context.Context, obj client.Object, ids []string, state *State, isNew bool) {
 	for _, id := range ids {
 		key := daemons.Key{UID: obj.GetUID(), ID: id}
@@ -141,7 +141,7 @@ func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandl
 	return task, nil
 }
 
-// Touch makes the supervisor aware of an essence change by a different client. This resets the timers' idle times, and starts timers that
+// Touch makes the supervisor aware of an essence change by another client. This resets the timers' idle times, and starts timers that
 // wait for a change.
 func (r *Runner) Touch(obj client.Object, live map[string]any, state *State) {
 	if state.noteEssence(essence.DigestOf(live), obj.GetResourceVersion()) {

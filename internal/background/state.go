@@ -17,12 +17,12 @@ type State struct {
 	essence string            // digest of the newest known essence
 	version string            // the resource version of that essence
 	edits   []*Edit           // essence changes that the baseline doesn't have yet
-	writing int               // how many edits are being written; in the meantime, observed states are not compared
+	writing int               // how many edits are being written; while it is above 0, observed states are not compared
 	missed  bool              // a state was observed while an edit was being written
 	turn    sync.Mutex        // held while an edit is being written, because edits must be computed one after the other
 	begun   []string          // timers that were started in this process
 	failed  []string          // daemons and timers whose permanent failure was reported
-	raised  patch.Generations // the generations that only daemons and timers have superseded
+	raised  patch.Generations // the generations that were superseded only by writes of daemons and timers
 }
 
 // Edit is an essence change by a daemon or timer.
@@ -35,7 +35,7 @@ type Edit struct {
 	from, to string // digests of the essence before and after the edit
 }
 
-// noteEssence records the essence of an observed state, and reports whether a different client has changed it. States older than the
+// noteEssence records the essence of an observed state, and reports whether another client has changed it. States older than the
 // recorded one are ignored. While an edit is being written, noteEssence only remembers that it has missed a state.
 func (a *State) noteEssence(digest, version string) (changed bool) {
 	a.mu.Lock()
@@ -68,14 +68,15 @@ func (a *State) noteRaised(raised patch.Generations) {
 	a.raised = a.raised.Extend(raised)
 }
 
-// Raised returns the generations that only daemons and timers have superseded. The worker updates the status for them.
+// Raised returns the generations that were superseded only by writes of daemons and timers. The worker then updates the observed
+// generations in the status.
 func (a *State) Raised() patch.Generations {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.raised
 }
 
-// DropRaised must be called once the status is up to date.
+// DropRaised forgets the generations, unless later ones were added. Call it once the status is up to date.
 func (a *State) DropRaised(ended patch.Generations) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,8 +97,8 @@ func (a *State) beginWrite(one *Edit, base map[string]any, doc patch.MergePatch,
 	}
 }
 
-// endWrite records an edit as the API server has stored it. digest is the essence's digest after the write. endWrite reports whether a
-// different client has changed the essence, too, and whether the object must be reconciled again.
+// endWrite records an edit as the API server has stored it. digest is the essence's digest after the write. It reports whether another
+// client has changed the essence as well, and whether the object must be reconciled again.
 func (a *State) endWrite(one *Edit, written Edit, digest string) (changed, again bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,7 +121,7 @@ func (a *State) cancelWrite(one *Edit) (again bool) {
 	return again
 }
 
-// isFirstStart returns true when a timer is started for the first time in this process.
+// isFirstStart records that a timer is started, and reports whether it is the first time in this process.
 func (a *State) isFirstStart(id string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

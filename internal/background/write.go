@@ -26,7 +26,7 @@ const (
 	lastGracePause  = time.Second // the longest pause in the grace period
 )
 
-// maxContests limits how often a change is rebased because a different client has changed the same list.
+// maxContests limits how often a change is rebased because another client has changed the same list.
 const maxContests = 10
 
 // flush writes the status changes that the function has made so far.
@@ -152,7 +152,7 @@ func (c *call) tryWrite(ctx context.Context, change *patch.Change, own *Edit) (c
 	return written, nil
 }
 
-// revertPart reverts the status of a rejected change that was partly written, unless a different client has changed it since.
+// revertPart reverts the status of a rejected change that was partly written, unless another client has changed it since.
 func (c *call) revertPart(ctx context.Context, change *patch.Change) error {
 	content, err := patch.Content(change.FirstResponse())
 	if err != nil {
@@ -176,7 +176,7 @@ func (c *call) essencesAround(base map[string]any, doc patch.MergePatch) (before
 	return c.runner.Committer.Builder.Detector.Essence.Build(base), c.runner.Committer.Builder.Detector.Essence.Build(doc.Apply(base))
 }
 
-// rebaseOnLive rebases a change on the live object, after a different client has changed the same list.
+// rebaseOnLive rebases a change on the live object, after another client has changed the same list.
 func (c *call) rebaseOnLive(ctx context.Context, change *patch.Change) (*patch.Change, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commit.WriteTimeout)
 	defer cancel()

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -38,6 +37,8 @@ type Kind struct {
 	Indexes registry.Registry[*invoke.IndexHandler]
 	// BackgroundHandlers are the daemons and timers.
 	BackgroundHandlers registry.Registry[*invoke.BackgroundHandler]
+	// Only selects the objects of the kind that the operator watches; nil selects all.
+	Only *client.ListOptions
 	// Fields are additional fields of the essence.
 	Fields [][]string
 	// Watched are those of Fields whose changes are always updates, even if handlers make them.
@@ -90,9 +91,9 @@ type Settings struct {
 	Scope Scope
 	// Shard selects this process's objects; nil means all that the informers deliver.
 	Shard *shards.Shard
-	// Selector selects the objects that the informers deliver; nil means all. With a selector, an object that leaves the cache may still
-	// exist.
-	Selector labels.Selector
+	// Selector selects the objects that the informers deliver, by labels and fields; nil means all. With a selector, an object that leaves the
+	// cache may still exist.
+	Selector *client.ListOptions
 	// Selects reports whether the informers deliver an object; nil means that they deliver all.
 	Selects func(client.Object) bool
 	// Fence detects that the process was suspended. It is optional.

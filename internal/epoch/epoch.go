@@ -4,7 +4,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -22,7 +21,7 @@ type Epoch struct {
 	// Scoped is true if namespaces can come into scope later.
 	Scoped bool
 	// Selector selects the cached objects; nil selects all.
-	Selector labels.Selector
+	Selector *client.ListOptions
 	// Reader reads from the API server.
 	Reader client.Reader
 	GVK    schema.GroupVersionKind

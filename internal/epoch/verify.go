@@ -114,9 +114,12 @@ func (e *Epoch) list(ctx context.Context, namespaces []string, pageSize int64) (
 		pages := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			page := &metav1.PartialObjectMetadataList{}
 			page.SetGroupVersionKind(e.GVK.GroupVersion().WithKind(e.GVK.Kind + "List"))
-			return page, e.Reader.List(ctx, page, &client.ListOptions{
-				Namespace: namespace, LabelSelector: e.Selector, Limit: opts.Limit, Continue: opts.Continue,
-			})
+			options := client.ListOptions{}
+			if e.Selector != nil {
+				options = *e.Selector
+			}
+			options.Namespace, options.Limit, options.Continue = namespace, opts.Limit, opts.Continue
+			return page, e.Reader.List(ctx, page, &options)
 		})
 		pages.PageSize = pageSize
 		err = errors.Join(err, pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {

@@ -25,7 +25,7 @@ func OutdatedStatuses(versions []ObjectVersion) (found []string) {
 	type state struct {
 		uid         string
 		generation  int64
-		user        int64            // the generation after the last change by a different client
+		user        int64            // the generation after the last change by another client
 		byOperator  map[string]int64 // the observed generations that the operator has written, by place
 		lastContent map[string]any
 	}

@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,10 +24,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
-// HasOwnCache reports whether the operator needs its own cache. It does if it sets namespaces, a watch selector or sharding, because the
-// namespaces and selectors of the manager's cache are fixed.
+// HasOwnCache reports whether the operator needs its own cache. It does if it sets namespaces, a selector or sharding, because the namespaces
+// and selectors of the manager's cache are fixed.
 func (r *Runtime) HasOwnCache() bool {
-	return r.Namespaces != nil || r.WatchSelector != nil || r.Ring != nil
+	return r.Namespaces != nil || r.WatchSelector != nil || r.SelectsKinds || r.Ring != nil
 }
 
 // CachedNamespaces returns the namespaces to which a kind's cache is restricted, or nil if the cache is cluster-wide. For the zero
@@ -148,7 +152,10 @@ func (r *Runtime) selectObjects(options *cache.Options, kinds ...engine.Kind) {
 		if byObject.Label == nil {
 			byObject.Label = options.DefaultLabelSelector
 		}
-		byObject.Label = bothSelectors(byObject.Label, selector)
+		if byObject.Field == nil {
+			byObject.Field = options.DefaultFieldSelector
+		}
+		byObject.Label, byObject.Field = bothLabels(byObject.Label, selector.LabelSelector), bothFields(byObject.Field, selector.FieldSelector)
 		if namespaced, err := apiutil.IsObjectNamespaced(obj, options.Scheme, options.Mapper); err == nil && namespaced {
 			byObject.Namespaces = selectInNamespaces(selector, byObject.Namespaces, options.DefaultNamespaces)
 		}
@@ -156,45 +163,86 @@ func (r *Runtime) selectObjects(options *cache.Options, kinds ...engine.Kind) {
 	}
 }
 
-// selectorOf returns the label selector for a kind's watch, or nil for all objects.
-func (r *Runtime) selectorOf(kind *engine.Kind) labels.Selector {
-	ofShard := r.Ring.Labels(kind)
-	if ofShard == nil {
-		return r.WatchSelector
+// selectorOf returns the selectors for a kind's watch, or nil for all objects.
+func (r *Runtime) selectorOf(kind *engine.Kind) *client.ListOptions {
+	all := client.ListOptions{LabelSelector: bothLabels(r.WatchSelector, r.Ring.Labels(kind))}
+	if kind.Only != nil {
+		all.LabelSelector, all.FieldSelector = bothLabels(all.LabelSelector, kind.Only.LabelSelector), kind.Only.FieldSelector
 	}
-	return bothSelectors(r.WatchSelector, ofShard)
+	if all.LabelSelector == nil && all.FieldSelector == nil {
+		return nil
+	}
+	return &all
 }
 
 // selects returns a function that reports whether a kind's watch delivers an object.
 func (r *Runtime) selects(kind *engine.Kind) func(client.Object) bool {
-	byLabel, of := r.selectorOf(kind), *kind
+	selector, of := r.selectorOf(kind), *kind
 	return func(obj client.Object) bool {
-		return (byLabel == nil || byLabel.Matches(labels.Set(obj.GetLabels()))) && r.Ring.Selects(&of, obj)
+		return (selector == nil || matches(selector, obj)) && r.Ring.Selects(&of, obj)
 	}
 }
 
+func matches(selector *client.ListOptions, obj client.Object) bool {
+	if selector.LabelSelector != nil && !selector.LabelSelector.Matches(labels.Set(obj.GetLabels())) {
+		return false
+	}
+	if selector.FieldSelector == nil {
+		return true
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return true // the API server has selected it
+	}
+	values := fields.Set{}
+	for _, r := range selector.FieldSelector.Requirements() {
+		if value, _, _ := unstructured.NestedFieldNoCopy(content, strings.Split(r.Field, ".")...); value != nil {
+			values[r.Field] = fmt.Sprint(value)
+		}
+	}
+	return selector.FieldSelector.Matches(values)
+}
+
 // selectInNamespaces adds a selector to the selectors of individual namespaces, because these override the kind's selector.
-func selectInNamespaces(selector labels.Selector, configs, defaults map[string]cache.Config) map[string]cache.Config {
+func selectInNamespaces(selector *client.ListOptions, configs, defaults map[string]cache.Config) map[string]cache.Config {
 	if configs == nil {
 		configs = defaults
 	}
 	configs = maps.Clone(configs)
 	for namespace, config := range configs {
 		if config.LabelSelector != nil {
-			config.LabelSelector = bothSelectors(config.LabelSelector, selector)
-			configs[namespace] = config
+			config.LabelSelector = bothLabels(config.LabelSelector, selector.LabelSelector)
 		}
+		if config.FieldSelector != nil {
+			config.FieldSelector = bothFields(config.FieldSelector, selector.FieldSelector)
+		}
+		configs[namespace] = config
 	}
 	return configs
 }
 
-func bothSelectors(one, other labels.Selector) labels.Selector {
-	if one == nil {
+// bothLabels returns a selector of what both select. nil selects all.
+func bothLabels(one, other labels.Selector) labels.Selector {
+	switch {
+	case one == nil:
 		return other
+	case other == nil:
+		return one
 	}
 	requirements, selectable := one.Requirements()
 	if !selectable {
 		return one
 	}
 	return other.DeepCopySelector().Add(requirements...)
+}
+
+// bothFields returns a selector of what both select. nil selects all.
+func bothFields(one, other fields.Selector) fields.Selector {
+	switch {
+	case one == nil:
+		return other
+	case other == nil:
+		return one
+	}
+	return fields.AndSelectors(one, other)
 }

@@ -39,6 +39,7 @@ type Runtime struct {
 	Wrappers      []func(reconcile.Reconciler) reconcile.Reconciler
 	CacheOptions  cache.Options   // for the operator's own caches
 	WatchSelector labels.Selector // nil for all objects
+	SelectsKinds  bool            // whether a fixed kind has a selector of its own
 	WatchCheck    time.Duration   // how often to check; 0 disables it
 	Reporters     []string        // reporting controllers of the operator's own Events
 	// ServesAdmission is true if the operator has admission handlers.

@@ -26,17 +26,17 @@ func (u *Unit) watchCheckers() (run func(context.Context), err error) {
 		return nil, fmt.Errorf("checking the watches: %w", err)
 	}
 	var checkers []*watchcheck.Checker
-	add := func(name string, gvk schema.GroupVersionKind, obj client.Object) {
+	add := func(name string, gvk schema.GroupVersionKind, obj client.Object, selector *client.ListOptions) {
 		checkers = append(checkers, watchcheck.New(watchcheck.Options{
-			Kind: name, GVK: gvk, Client: direct, Interval: u.runtime.WatchCheck, Log: u.runtime.Manager.GetLogger(), CheckDecoding: u.decodingCheck(gvk),
+			Kind: name, GVK: gvk, Selector: selector, Client: direct, Interval: u.runtime.WatchCheck, Log: u.runtime.Manager.GetLogger(), CheckDecoding: u.decodingCheck(gvk),
 			Informer: func(ctx context.Context) (cache.Informer, error) {
 				return u.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 			},
 		}))
 	}
-	add(u.engine.Name, u.engine.GVK, u.engine.New())
+	add(u.engine.Name, u.engine.GVK, u.engine.New(), u.engine.Selector)
 	for _, c := range u.related {
-		add(ControllerName(u.runtime.Manager, strings.ToLower(c.GVK.Kind)), c.GVK, c.watched())
+		add(ControllerName(u.runtime.Manager, strings.ToLower(c.GVK.Kind)), c.GVK, c.watched(), nil)
 	}
 	return func(ctx context.Context) {
 		defer u.runtime.Watches.checkers.Add(checkers...)()

@@ -131,7 +131,7 @@ func (r *Recorder) update(obj client.Object, status bool, send func() error) err
 	base, known := r.read[obj.GetResourceVersion()]
 	r.mu.Unlock()
 	if !known {
-		base = r.Received.Content // the handler has read the object with a different client
+		base = r.Received.Content // the handler has read the object with another client
 	}
 	if failed := send(); failed != nil {
 		return failed

@@ -85,7 +85,7 @@ var (
 	// WatchProblems is the number of a kind's watches that deliver no changes, by reason.
 	WatchProblems = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "watch_problems",
-		Help: "Watches that deliver no changes, by reason: forbidden, not_served (the API server does not serve the kind), silent.",
+		Help: "Watches that deliver no changes, by reason: forbidden, not_served (the API server does not serve the kind), rejected (its selectors), undecodable, silent.",
 	}, []string{"kind", "reason"})
 
 	// DroppedFields counts the changes of handlers that the API server did not store: fields and nulls it dropped, and removed fields that

@@ -6,7 +6,7 @@
 // renew time, because clocks differ between machines. If the Lease is renewed meanwhile, two processes have the same name, and [Acquire]
 // fails.
 //
-// In a ring with a fixed number of shards, this number is a label of the Lease. Processes with different numbers exclude each other.
+// In a ring with a fixed number of shards, this number is a label of the Lease. Processes with different numbers are mutually exclusive.
 //
 // The holder must stop all work when [Lease.Keep] returns an error.
 package shardlease

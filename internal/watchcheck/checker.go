@@ -27,6 +27,7 @@ const (
 	Forbidden Reason = "forbidden"  // an RBAC rule is missing, or the API server has rejected the credentials
 	NotServed Reason = "not_served" // the API server does not serve the kind in this version
 	Silent    Reason = "silent"     // the connection is open but delivers nothing
+	Rejected  Reason = "rejected"   // the API server does not accept the selectors
 	// Undecodable means that the informer can't decode an object and therefore delivers nothing.
 	Undecodable Reason = "undecodable"
 )
@@ -39,6 +40,8 @@ type Options struct {
 	// Kind is the label in the metric and the log.
 	Kind string
 	GVK  schema.GroupVersionKind
+	// Selector has the watch's label and field selectors; nil selects all objects.
+	Selector *client.ListOptions
 	// Client reads from the API server instead of a cache.
 	Client client.WithWatch
 	// Informer returns the kind's informer without waiting until it has synced.
@@ -91,6 +94,9 @@ func (p Problem) Error() string {
 	case NotServed:
 		return fmt.Sprintf("%s: the API server has not served %s for %s: install the CustomResourceDefinition with this version, "+
 			"or deploy an operator for a version that is served: %v", p.GVK.Kind, p.GVK.GroupVersion(), age, p.Err)
+	case Rejected:
+		return fmt.Sprintf("%s: the API server does not accept the selectors of WatchOnly or WithWatchSelector; custom resources can only be "+
+			"selected by the selectableFields of their CustomResourceDefinition: %v", p.GVK.Kind, p.Err)
 	case Undecodable:
 		return p.Err.Error()
 	default:
@@ -239,7 +245,7 @@ func (c *Checker) recordResult(namespace, version string, result probeResult, un
 
 // countProblems counts the problems by reason.
 func (c *Checker) countProblems() map[string]int {
-	count := map[string]int{string(Forbidden): 0, string(NotServed): 0, string(Silent): 0, string(Undecodable): 0}
+	count := map[string]int{string(Forbidden): 0, string(NotServed): 0, string(Rejected): 0, string(Silent): 0, string(Undecodable): 0}
 	for _, p := range c.Problems() {
 		count[string(p.Reason)]++
 	}

@@ -45,13 +45,22 @@ func (c *Checker) sendProbe(ctx context.Context, kind probeType, namespace, vers
 	defer cancel()
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(c.GVK.GroupVersion().WithKind(c.GVK.Kind + "List"))
-	options := &client.ListOptions{Namespace: namespace, Limit: 1}
+	options := &client.ListOptions{}
+	if c.Selector != nil {
+		*options = *c.Selector
+	}
+	options.Namespace, options.Limit = namespace, 1
 	switch kind {
 	case listProbe:
-		return resultOfError(c.Client.List(ctx, list, options))
+		err := c.Client.List(ctx, list, options)
+		if c.Selector != nil && apierrors.IsBadRequest(err) {
+			return probeResult{reason: Rejected, err: err}
+		}
+		return resultOfError(err)
 	case changesProbe:
 		options.Raw = &metav1.ListOptions{ResourceVersion: version, TimeoutSeconds: new(int64(changesSeconds))}
 	case streamProbe:
+		options.FieldSelector = nil
 		options.Raw = &metav1.ListOptions{
 			SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true,
 			FieldSelector: metav1.ObjectNameField + "=" + unusedName, TimeoutSeconds: new(int64(streamSeconds)),

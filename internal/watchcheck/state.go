@@ -17,7 +17,7 @@ type probeResult struct {
 }
 
 type watchState struct {
-	reason Reason // Forbidden or NotServed
+	reason Reason // Forbidden, NotServed or Rejected
 	err    error
 	since  time.Time // the time of the first probe with this reason
 

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// A Client reads kinds with their own caches from these caches, and all other kinds with a different client. It is safe for concurrent use.
+// A Client reads kinds with their own caches from these caches, and all other kinds with another client. It is safe for concurrent use.
 type Client struct {
 	client.Client
 	scheme *runtime.Scheme

@@ -151,6 +151,7 @@ func (o *resourceOptions) checkUnusedOptions() (errs []error) {
 		{"WithPredicates", len(o.predicates) > 0},
 		{"WithResults", o.results != defaultResults},
 		{"WithDigestOnly", o.digestOnly != nil},
+		{"WatchOnly", o.selector != nil},
 	} {
 		if option.used {
 			errs = append(errs, fmt.Errorf("%s has no effect on a resource that has only admission handlers: "+

@@ -160,7 +160,7 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 		{"FLT-02 an invalid label value", onCreate(kopf.Label("a", filter.Equal("b c"))), []string{`Label("a")`, "can never match", `"b c"`}},
 		{"FLT-02 a number as a label", onCreate(kopf.Label("a", filter.Equal(1))), []string{`Label("a")`, "can never match", "strings", "1"}},
 		{"FLT-02 a boolean as an annotation", onCreate(kopf.Annotation("a", filter.Equal(true))), []string{`Annotation("a")`, "can never match", "strings", "true"}},
-		{"FLT-02 two values of a label", onCreate(kopf.Label("a", filter.Equal("b"), filter.Equal("c"))), []string{"can never match", "Equal(b)", "Equal(c)", "exclude each other"}},
+		{"FLT-02 two values of a label", onCreate(kopf.Label("a", filter.Equal("b"), filter.Equal("c"))), []string{"can never match", "Equal(b)", "Equal(c)", "are mutually exclusive"}},
 		{"FLT-02 Present and Absent", onCreate(kopf.Annotation("a", filter.Present, filter.Absent)), []string{"can never match", "Present", "Absent"}},
 		{"FLT-02 a value and Absent", onCreate(kopf.Label("a", filter.Absent, filter.Equal("b"))), []string{"can never match", "Absent", "Equal(b)"}},
 		{"FLT-02 two values in two options", onCreate(kopf.Label("a", filter.Equal("b")), kopf.Label("a", filter.Equal("c"))), []string{`Label("a")`, "can never match", "Equal(b)", "Equal(c)"}},

@@ -64,7 +64,7 @@
 //
 //   - Handlers must be idempotent, because a process can be killed after a handler has returned and before its success is stored.
 //   - In one attempt, either change req.Object or write the object with a client, because a client that reads or writes into req.Object
-//     overwrites your earlier changes to it. Changes that you make afterwards are still written, unless a different client has changed the
+//     overwrites your earlier changes to it. Changes that you make afterwards are still written, unless another client has changed the
 //     object in the meantime; the operator then logs a warning. Writing the essence with a client causes an update, but changing it in
 //     req.Object doesn't by default (see [WithOwnChangesAsUpdates]).
 //   - req.Object is the current state. If the object is edited during a cycle, req.Object is newer than the new side of req.Diff.

@@ -94,6 +94,16 @@ func ExampleWithWatchSelector() {
 	_ = kopf.SetupWithManager(mgr, databases, deployed)
 }
 
+func ExampleWatchOnly() {
+	running := kopf.WatchOnly(client.MatchingLabels{"app": "web"}, client.MatchingFields{"status.phase": "Running"})
+	pods := kopf.For(&corev1.Pod{}, running).
+		OnCreate("register", func(_ context.Context, req *kopf.Request[*corev1.Pod]) error {
+			fmt.Println("running:", req.Object.Name)
+			return nil
+		})
+	_ = kopf.SetupWithManager(mgr, pods)
+}
+
 func ExampleWatchSelectorFlag() {
 	databases := kopf.For(&Database{}).OnCreate("provision", provision)
 	watched := kopf.WatchSelectorFlag(flag.CommandLine) // for example --watch-selector=developer=alice

@@ -23,7 +23,10 @@ import (
 func checkFilters(rt *kinds.Runtime, kind engine.Kind, r resource) error {
 	var errs []error
 	for _, d := range r.declarations() {
-		found := d.contradictionsTo(rt.WatchSelector)
+		found := d.contradictionsTo("WithWatchSelector", rt.WatchSelector)
+		if kind.Only != nil {
+			found = append(found, d.contradictionsTo("WatchOnly", kind.Only.LabelSelector)...)
+		}
 		if d.handlerKind == causeHandler {
 			found = append(found, d.checkOwnAnnotations(declare.StorageOf(&rt.Settings, kind))...)
 			found = append(found, d.checkTracked(kind.GVK.GroupKind(), declare.StorageOf(&rt.Settings, kind), declare.EssenceOf(&rt.Settings, kind)))
@@ -103,7 +106,7 @@ var constantFields = []string{
 }
 
 // contradictionsTo returns an error for each label filter that no object in the watch can pass.
-func (d *declaration) contradictionsTo(selector labels.Selector) (errs []error) {
+func (d *declaration) contradictionsTo(option string, selector labels.Selector) (errs []error) {
 	if selector == nil {
 		return nil
 	}
@@ -112,7 +115,7 @@ func (d *declaration) contradictionsTo(selector labels.Selector) (errs []error) 
 		where := fmt.Sprintf("Label(%q)", r.Key())
 		for _, m := range d.checkedMatchers[where] {
 			if required := matcherOf(r); match.Contradict(required, m) {
-				errs = append(errs, fmt.Errorf("%s can never match: WithWatchSelector(%q) and %s exclude each other: remove one of them", where, selector, m.Description))
+				errs = append(errs, fmt.Errorf("%s can never match: %s(%q) and %s are mutually exclusive: remove one of them", where, option, selector, m.Description))
 			}
 		}
 	}

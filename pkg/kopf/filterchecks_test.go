@@ -78,14 +78,18 @@ func TestCheckDeclaration_FieldsThatAreNotTracked(t *testing.T) {
 		"all metadata":                   {[]kopf.Option{onField("metadata")}, []string{`OnField("h"): Field("metadata"): each write changes a field of the metadata`, "name a field, such as metadata.labels"}},
 		"the generation of a Deployment": {[]kopf.Option{kopf.For(&appsv1.Deployment{}).OnField("h", "metadata.generation", noopFor[*appsv1.Deployment])}, []string{`Deployment: OnField("h"): Field("metadata.generation"): each write changes this field`, `use Field("spec")`}},
 		"the managed fields":             {[]kopf.Option{onUpdate(kopf.Field("metadata.managedFields"))}, []string{"each write changes this field", "use OnEvent"}},
-		"a label outside of the watch":   {[]kopf.Option{onCreate(kopf.Label("tier", filter.Equal("silver"))), kopf.WithWatchSelector("tier=gold")}, []string{`Thing: OnCreate("h"): Label("tier") can never match: WithWatchSelector("tier=gold") and Equal(silver) exclude each other`}},
+		"a label outside of the watch":   {[]kopf.Option{onCreate(kopf.Label("tier", filter.Equal("silver"))), kopf.WithWatchSelector("tier=gold")}, []string{`Thing: OnCreate("h"): Label("tier") can never match: WithWatchSelector("tier=gold") and Equal(silver) are mutually exclusive`}},
 		"a label that the watch excludes": {
 			[]kopf.Option{onReconcile(kopf.Label("developer")), kopf.WithWatchSelector("!developer,tier in (a, b)")},
-			[]string{`OnReconcile("h"): Label("developer") can never match: WithWatchSelector("!developer,tier in (a,b)") and Present exclude each other`},
+			[]string{`OnReconcile("h"): Label("developer") can never match: WithWatchSelector("!developer,tier in (a,b)") and Present are mutually exclusive`},
 		},
 		"no label that the watch requires": {[]kopf.Option{onEvent(kopf.Label("tier", filter.Absent)), kopf.WithWatchSelector("tier")}, []string{`OnEvent("h"): Label("tier") can never match`}},
-		"an index outside of the watch":    {[]kopf.Option{indexBy(kopf.Label("tier", filter.Equal("c"))), kopf.WithWatchSelector("tier in (a, b)")}, []string{`IndexBy("h"): Label("tier") can never match`}},
-		"a timer outside of the watch":     {[]kopf.Option{timer(1e9, kopf.Label("tier", filter.Equal("a"))), kopf.WithWatchSelector("tier notin (a, b)")}, []string{`Timer("h"): Label("tier") can never match`}},
+		"a label outside of the kind's watch": {
+			[]kopf.Option{kopf.For(&corev1.Secret{}, kopf.WatchOnly(client.MatchingLabels{"tier": "gold"})).OnCreate("h", noopFor[*corev1.Secret], kopf.Label("tier", filter.Absent))},
+			[]string{`Secret: OnCreate("h"): Label("tier") can never match: WatchOnly("tier=gold") and Absent are mutually exclusive`},
+		},
+		"an index outside of the watch": {[]kopf.Option{indexBy(kopf.Label("tier", filter.Equal("c"))), kopf.WithWatchSelector("tier in (a, b)")}, []string{`IndexBy("h"): Label("tier") can never match`}},
+		"a timer outside of the watch":  {[]kopf.Option{timer(1e9, kopf.Label("tier", filter.Equal("a"))), kopf.WithWatchSelector("tier notin (a, b)")}, []string{`Timer("h"): Label("tier") can never match`}},
 	} {
 		t.Run(name, func(t *testing.T) { wantErrorOf(t, test.given, test.words) })
 	}

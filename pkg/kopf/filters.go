@@ -165,7 +165,7 @@ func (d *declaration) checkContradiction(where string, m match.Matcher, others [
 	}
 	for _, other := range others {
 		if match.Contradict(m, other) {
-			d.addErrorf("%s can never match: %s and %s exclude each other", where, other.Description, m.Description)
+			d.addErrorf("%s can never match: %s and %s are mutually exclusive", where, other.Description, m.Description)
 			return
 		}
 	}

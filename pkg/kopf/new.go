@@ -2,6 +2,7 @@ package kopf
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -34,6 +35,7 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 		opt.applyTo(o)
 	}
 	o.kinds.HasDynamicKinds, o.kinds.Reporters, o.kinds.PauseScopes = o.hasDynamicKinds(), o.reporters(), o.peers.Scopes
+	o.kinds.SelectsKinds = slices.ContainsFunc(o.resources, func(r resource) bool { return r.options().selector != nil && !r.options().whenServed })
 	o.kinds.Comes, o.kinds.Goes, o.rights.present = o.rights.add, o.rights.remove, o.presentRights
 	if err := o.setupWebhooks(); err != nil {
 		o.addError(err)

@@ -91,6 +91,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	kind.Fields, kind.Conditions = r.essenceFields(), r.watchedConditions()
 	kind.Watched, kind.OwnChanges, kind.LoopLimit = r.watchedFields(), r.ownChanges, r.loopLimit
 	kind.ConditionOptions, kind.RateLimiter = r.conditionOptions, r.controller.RateLimiter
+	kind.Only = r.selector
 	kind.DigestOnly = kind.IsSecret() && !isMetadata(r.obj)
 	if r.digestOnly != nil {
 		kind.DigestOnly = *r.digestOnly

@@ -22,7 +22,7 @@ func WithName(name string) ResourceOption {
 // WithControllerOptions sets options of the kind's controller. Options that you leave unset come from the manager's controller options or,
 // if they are unset there too, from these defaults:
 //
-//   - RateLimiter: a backoff for each object, from 10 milliseconds, doubled up to two minutes
+//   - RateLimiter: a per-object backoff that starts at 10 milliseconds and doubles up to two minutes
 //   - MaxConcurrentReconciles: 16. An object is never reconciled twice at the same time.
 //   - SkipNameValidation: true, because a process can run several operators one after the other
 //   - LogConstructor: a logger with the operator, the kind and the object
@@ -45,8 +45,8 @@ func WithControllerOptions(opts controller.Options) ResourceOption {
 	}
 }
 
-// WithPredicates adds predicates that a watch event must pass to trigger a reconcile. Deletions and updates that start one always trigger a
-// reconcile, and so do all events of a kind with OnEvent handlers. If a predicate panics, the operator logs the panic and ignores the
+// WithPredicates adds predicates that a watch event must pass to trigger a reconcile. Deletions, and updates that mark the object for
+// deletion, always trigger a reconcile, and so do all events of a kind with OnEvent handlers. If a predicate panics, the operator logs the panic and ignores the
 // event. Default: no predicates.
 func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 	return func(o *resourceOptions) {
@@ -63,14 +63,14 @@ func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 // By default, own changes don't count as updates, except in status fields with a handler ([Resource.OnField], or an update handler with
 // [Field]) and in conditions with an [Resource.OnCondition] handler.
 //
-// Equivalent in kopf: its only behaviour.
+// kopf always behaves like this.
 func WithOwnChangesAsUpdates() ResourceOption {
 	return func(o *resourceOptions) { o.ownChanges = true }
 }
 
-// WithLoopGuard limits how often per minute an object's handlers may trigger themselves after each change by a different client. Further
+// WithLoopGuard limits how often per minute an object's handlers may trigger themselves after each change by another client. Further
 // calls are delayed, first by a second and then by twice as long each time, up to a minute. The delays stop once the handlers haven't
-// triggered themselves for a minute. Changes by other clients are handled without delay. Set a larger limit if your handlers take many
+// triggered themselves for a minute. Changes by other clients are handled without delay, unless a reconcile handler keeps failing. Set a larger limit if your handlers take many
 // short steps, each of which triggers the next one. 0 disables the guard. Default: 10.
 //
 // Handlers trigger themselves when they change fields with Request.Client, or fields of Request.Object whose changes count as updates (see
@@ -97,7 +97,7 @@ func WithLoopGuard(limit int) ResourceOption {
 // Pass true for other kinds with confidential fields. Pass false for Secrets only if your handlers need the old data. A digest doesn't hide
 // short or guessable values from users who can read the annotations.
 //
-// kopf has no equivalent. A Python operator that takes over handles all objects with a digest as changed.
+// kopf has no equivalent. If a Python operator takes over, it treats every object that has a digest as changed.
 func WithDigestOnly(digestOnly bool) ResourceOption {
 	return func(o *resourceOptions) { o.digestOnly = &digestOnly }
 }

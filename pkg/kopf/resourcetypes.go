@@ -145,6 +145,7 @@ type resourceOptions struct {
 	name             string
 	controller       controller.Options
 	predicates       []predicate.Predicate
+	selector         *client.ListOptions // nil for all objects
 	results          string
 	ownChanges       bool
 	digestOnly       *bool // nil for the default

@@ -287,7 +287,7 @@ func TestServerSide_InvalidDeclarations(t *testing.T) {
 	}{
 		"an index of the ring": {[]kopf.Option{maps(), serverSide(3, 3)}, "WithSharding: ServerSide(\"maps\"): the index must be between 0 and 2, got 3"},
 		"an index of objects":  {[]kopf.Option{indexed, serverSide(0, 3)}, `IndexBy("byName"): with WithSharding, the index would contain only the objects of one replica`},
-		"peering":              {[]kopf.Option{maps(), serverSide(0, 3), kopf.WithPeering(peering.Options{})}, "pause each other: remove one of the options"},
+		"peering":              {[]kopf.Option{maps(), serverSide(0, 3), kopf.WithPeering(peering.Options{})}, "pause each other: set Tie to peering.Share"},
 		"no durations":         {[]kopf.Option{maps(), serverSide(0, 3), kopf.WithLeaseDurations(0, 0, 0)}, "remove WithLeaseDurations(0, 0, 0)"},
 		"no namespace":         {[]kopf.Option{maps(), kopf.WithSharding(sharding.ServerSide("maps", 0, 3))}, "use sharding.LeaseNamespace"},
 	} {

@@ -28,7 +28,7 @@ import (
 // crashes, the others take over its objects about one Lease duration after its last renewal if they may list Leases, and otherwise after
 // two. If a user removes an object's shard label, progress that isn't written yet is lost.
 //
-// The operator uses its own cache: see [WithKindCaches]. WithSharding cannot be combined with [WithPeering]. Default: no sharding.
+// The operator uses its own cache: see [WithKindCaches]. With [WithPeering], set Tie to [peering.Share]. Default: no sharding.
 func WithSharding(of sharding.Ring) Option {
 	return optionFunc(func(o *Operator) {
 		if err := of.Check(); err != nil {
@@ -40,8 +40,9 @@ func WithSharding(of sharding.Ring) Option {
 
 // shardingMistakes returns the mistakes in the ring's options.
 func shardingMistakes(part *ring.Part, peering *peers.Part) (errs []error) {
-	if part != nil && peering.HasPeers() {
-		errs = append(errs, errors.New("WithSharding and WithPeering: the replicas would be peers of equal priority and pause each other: remove one of the options"))
+	if part != nil && peering.HasPeers() && !peering.Shares() {
+		errs = append(errs, errors.New("WithSharding and WithPeering: the replicas would be peers of equal priority and pause each other: "+
+			"set Tie to peering.Share in the options of WithPeering, or remove one of the options"))
 	}
 	return append(errs, part.Mistakes()...)
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
@@ -49,7 +50,7 @@ func shardCluster(t *testing.T, resources ...string) *kopftest.Cluster {
 	for _, one := range []schema.GroupVersion{corev1.SchemeGroupVersion, coordinationv1.SchemeGroupVersion} {
 		metav1.AddToGroupVersion(scheme, one)
 	}
-	c := kopftest.Memory(t, kopftest.Types(scheme), kopftest.CRDs("../../test/sharder/crd"))
+	c := kopftest.Memory(t, kopftest.Types(scheme), kopftest.CRDs("../../test/sharder/crd", "../../config/crd"))
 	if len(resources) == 0 {
 		return c
 	}
@@ -92,7 +93,7 @@ func TestWithSharding_InvalidDeclarations(t *testing.T) {
 	}{
 		"a ring without a name": {[]kopf.Option{maps(), kopf.WithSharding(sharding.Ring{})}, "create it with ControllerRing"},
 		"an index":              {[]kopf.Option{indexed, mapsRing}, `IndexBy("byName"): with WithSharding, the index would contain only the objects of one replica`},
-		"peering":               {[]kopf.Option{maps(), mapsRing, kopf.WithPeering(peering.Options{})}, "pause each other: remove one of the options"},
+		"peering":               {[]kopf.Option{maps(), mapsRing, kopf.WithPeering(peering.Options{})}, "pause each other: set Tie to peering.Share"},
 		"no durations":          {[]kopf.Option{maps(), mapsRing, kopf.WithLeaseDurations(0, 0, 0)}, "remove WithLeaseDurations(0, 0, 0)"},
 		"a related kind":        {[]kopf.Option{maps(), secrets, mapsRing}, "Owns(ConfigMap): the kind is also sharded"},
 		"no namespace": {
@@ -335,6 +336,47 @@ func TestWithSharding_MovesObjects(t *testing.T) {
 		if c.Get(t, lease); *lease.Spec.HolderIdentity != "" {
 			t.Errorf("holder after a graceful stop = %q, want none", *lease.Spec.HolderIdentity)
 		}
+	})
+}
+
+// Shards with peering.Share don't pause each other. While a peer with a higher priority pauses them, they write nothing, and release objects afterwards.
+func TestWithSharding_Peering(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, log := shardCluster(t, "configmaps"), &texts{}
+		meeting := kopf.Unstructured(peeringv1.GroupVersion.WithKind("ClusterKopfPeering"))
+		meeting.SetName("default")
+		c.Create(t, meeting)
+		record := func(name, value string) {
+			t.Helper()
+			patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"status":{%q:%s}}`, name, value))
+			if err := c.Client.Patch(t.Context(), meeting.DeepCopy(), patch); err != nil {
+				t.Fatal(err)
+			}
+		}
+		record("two", `{"priority":0,"lifetime":86400,"lastseen":"2099-01-01T00:00:00"}`)
+		stop := runShard(t, c, shardLog(log), mapsRing, kopf.WithPeering(peering.Options{Identity: "one", Tie: peering.Share}))
+		a := assigned("a", "one")
+		c.Create(t, a)
+		expectTexts(t, log, "create default/a, daemon of a begins")
+
+		record("laptop", `{"priority":1,"lifetime":86400,"lastseen":"2099-01-01T00:00:00"}`)
+		expectTexts(t, log, "daemon of a ends: false")
+		label(t, c, a, drainLabel, "true")
+		<-time.After(time.Minute)
+		if c.Get(t, a); len(a.Labels) != 2 {
+			t.Errorf("labels = %v, want both labels during the pause", a.Labels)
+		}
+		record("laptop", "null")
+		<-time.After(10 * time.Second)
+		if c.Get(t, a); len(a.Labels) > 0 {
+			t.Errorf("labels = %v, want the object to be released after the pause", a.Labels)
+		}
+		label(t, c, a, shardLabel, "one")
+		expectTexts(t, log, "daemon of a begins, resume default/a, update default/a")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		expectTexts(t, log, "daemon of a ends: false")
 	})
 }
 

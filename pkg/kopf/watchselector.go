@@ -1,10 +1,13 @@
 package kopf
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // WithWatchSelector restricts the operator to objects with matching labels, for all its kinds. The API server sends only matching objects.
@@ -30,6 +33,30 @@ func WithWatchSelector(selector string) Option {
 		}
 		o.kinds.WatchSelector = parsed
 	})
+}
+
+// WatchOnly restricts a kind to objects with matching labels and fields, in addition to [WithWatchSelector]. The API server sends only
+// matching objects, which saves memory. It decides which fields can be selected: those in the selectableFields of a CRD, and a few fields of
+// built-in kinds, such as the phase of a Pod.
+//
+//	kopf.For(&corev1.Pod{}, kopf.WatchOnly(client.MatchingLabels{"app": "web"}, client.MatchingFields{"status.phase": "Running"}))
+//
+// An object that no longer matches isn't deleted, but out of the operator's scope, as with [WithWatchSelector]. The operator uses its own
+// cache: see [WithKindCaches]. Default: all objects.
+//
+// Equivalent in kopf: settings.watching.label_selectors and field_selectors.
+func WatchOnly(selectors ...client.ListOption) ResourceOption {
+	return func(o *resourceOptions) {
+		selector := (&client.ListOptions{}).ApplyOptions(selectors)
+		only := client.ListOptions{LabelSelector: selector.LabelSelector, FieldSelector: selector.FieldSelector}
+		switch {
+		case !reflect.DeepEqual(*selector, only):
+			o.errs = append(o.errs, errors.New("WatchOnly: use only options for labels and fields, such as client.MatchingLabels and client.MatchingFields"))
+		case (only.LabelSelector == nil || only.LabelSelector.Empty()) && (only.FieldSelector == nil || only.FieldSelector.Empty()):
+			o.errs = append(o.errs, errors.New("WatchOnly: the selectors match all objects: leave the option out, or name a label or a field"))
+		}
+		o.selector = &only
+	}
 }
 
 // WatchSelectorFlag adds the flag --watch-selector to a flag set, and returns [WithWatchSelector] with its value. Without a value, the

@@ -19,6 +19,12 @@ const (
 	// Elect lets one of the operators with the same priority work: the one that has been a candidate for the longest time. The others
 	// pause. All operators with this priority must use Elect; if one doesn't, all pause. Operators in Python don't support it.
 	Elect
+	// Share lets the operator work even if others have the same priority, because each handles different objects: with sharding, or with
+	// selectors that are mutually exclusive. It still pauses for higher priorities. Others with the same priority pause unless they use Share,
+	// too.
+	//
+	// Equivalent in kopf: its rule since 1.45 for operators with settings.watching.shard_selectors.
+	Share
 )
 
 // Self describes the operator that makes the decision.
@@ -27,6 +33,8 @@ type Self struct {
 	Priority int
 	// Candidate is when an operator with [Elect] started to take part in peering. Zero means [PauseAll].
 	Candidate time.Time
+	// Shares is true for an operator with [Share].
+	Shares bool
 }
 
 // Decision is the result of comparing an operator with its peers.
@@ -58,8 +66,8 @@ func (s Self) Decide(peers []Peer, now time.Time) (v Decision) {
 			v.Lower = append(v.Lower, p)
 		}
 	}
-	v.Paused = len(v.Higher) > 0 || len(v.Same) > 0 && !s.isElected(v.Same)
-	for _, p := range v.blockingPeers() {
+	v.Paused = len(v.Higher) > 0 || len(v.Same) > 0 && !s.Shares && !s.isElected(v.Same)
+	for _, p := range v.blockingPeers(s) {
 		if deadline := p.Deadline(); v.Recheck.IsZero() || deadline.Before(v.Recheck) {
 			v.Recheck = deadline
 		}
@@ -87,10 +95,12 @@ func (s Self) isElected(same []Peer) bool {
 // AliveCount returns the number of peers that are alive.
 func (v Decision) AliveCount() int { return len(v.Higher) + len(v.Same) + len(v.Lower) }
 
-func (v Decision) blockingPeers() []Peer {
+func (v Decision) blockingPeers(self Self) []Peer {
 	switch {
 	case !v.Paused:
 		return nil
+	case self.Shares:
+		return v.Higher
 	case len(v.Higher) > 0:
 		return append(slices.Clip(v.Higher), v.Same...)
 	default:

@@ -59,7 +59,7 @@ func (o *Options) ReadEnvironment() error {
 	namespaces, cluster := strings.Fields(several+" "+one), isTrue("CLUSTERWIDE")
 	switch {
 	case cluster && len(namespaces) > 0:
-		problems = append(problems, errors.New("peering: KOPF_RUN_CLUSTERWIDE and KOPF_RUN_NAMESPACES exclude each other: remove one of them"))
+		problems = append(problems, errors.New("peering: KOPF_RUN_CLUSTERWIDE and KOPF_RUN_NAMESPACES are mutually exclusive: remove one of them"))
 	case cluster:
 		o.Namespaces = nil
 	case len(namespaces) > 0:

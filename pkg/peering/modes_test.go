@@ -176,7 +176,7 @@ func TestForbidden(t *testing.T) {
 			if err := a.Readyz(nil); err == nil || !strings.Contains(err.Error(), want) {
 				s.Errorf("Readyz = %v, want the missing rule", err)
 			}
-			s.equal("log lines", a.logged("Paused because peering fails"), 1)
+			s.equal("log lines", a.logged("Paused because peering is failing"), 1)
 			s.failWith(nil)
 			s.wait(11 * time.Second)
 			s.expect(a, false, "")

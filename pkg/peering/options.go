@@ -94,8 +94,8 @@ func (o Options) Check() error {
 	case o.Lifetime > MaxLifetime:
 		addErrorf("Lifetime must be at most %s, got %s", MaxLifetime, o.Lifetime)
 	}
-	if o.Tie < PauseAll || o.Tie > Elect {
-		addErrorf("Tie must be PauseAll or Elect, got %d", o.Tie)
+	if o.Tie < PauseAll || o.Tie > Share {
+		addErrorf("Tie must be PauseAll, Elect or Share, got %d", o.Tie)
 	}
 	return errors.Join(problems...)
 }

@@ -103,7 +103,7 @@ func TestEnvironment(t *testing.T) {
 	for variables, part := range map[string]string{
 		"PRIORITY=high":                 `KOPF_RUN_PRIORITY is "high": use an integer`,
 		"DEV=perhaps":                   `KOPF_RUN_DEV is "perhaps": use true or false`,
-		"CLUSTERWIDE=true;NAMESPACES=a": "exclude each other", // CLI-02
+		"CLUSTERWIDE=true;NAMESPACES=a": "are mutually exclusive", // CLI-02
 	} {
 		t.Run(variables, func(t *testing.T) {
 			if _, err := read(t, variables); err == nil || !strings.Contains(err.Error(), part) {
@@ -115,14 +115,14 @@ func TestEnvironment(t *testing.T) {
 
 func TestOptions_Check(t *testing.T) {
 	for part, options := range map[string]peering.Options{
-		`Name "No_Name" is invalid`:    {Name: "No_Name"},
-		"contains an empty name":       {Namespaces: []string{"a", ""}},
-		`"a/b", which is invalid`:      {Namespaces: []string{"a/b"}},
-		`contains "a" twice`:           {Namespaces: []string{"a", "b", "a"}},
-		"at least one second, got -1s": {Lifetime: -time.Second},
-		"whole seconds, got":           {Lifetime: 1500 * time.Millisecond},
-		"PauseAll or Elect, got":       {Tie: 7},
-		"at most 168h0m0s, got 169h":   {Lifetime: 169 * time.Hour},
+		`Name "No_Name" is invalid`:     {Name: "No_Name"},
+		"contains an empty name":        {Namespaces: []string{"a", ""}},
+		`"a/b", which is invalid`:       {Namespaces: []string{"a/b"}},
+		`contains "a" twice`:            {Namespaces: []string{"a", "b", "a"}},
+		"at least one second, got -1s":  {Lifetime: -time.Second},
+		"whole seconds, got":            {Lifetime: 1500 * time.Millisecond},
+		"PauseAll, Elect or Share, got": {Tie: 7},
+		"at most 168h0m0s, got 169h":    {Lifetime: 169 * time.Hour},
 	} {
 		if err := options.Check(); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%+v: error = %v, want an error with %s", options, err, part)

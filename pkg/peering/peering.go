@@ -99,7 +99,7 @@ func (p *Peering) Start(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	self := Self{Identity: p.Identity(), Priority: p.options.Priority}
+	self := Self{Identity: p.Identity(), Priority: p.options.Priority, Shares: p.options.Tie == Share}
 	if p.options.Tie == Elect {
 		self.Candidate = time.Now()
 	}

@@ -273,6 +273,28 @@ func TestPause_Election(t *testing.T) {
 	})
 }
 
+// An operator that shares the objects works beside others with the same priority, also beside one of kopf 1.45 with a shard selector.
+func TestPause_Share(t *testing.T) {
+	simulate(t, func(s *simulation) {
+		s.create(defaultKey, nil)
+		first, second := s.start(Options{Identity: "a", Tie: Share}), s.start(Options{Identity: "b", Tie: Share})
+		s.putRecord(defaultKey, "python", kopfRecord(0, time.Hour))
+		s.wait(time.Minute)
+		s.expect(first, false, "")
+		s.expect(second, false, "")
+		other := s.start(Options{Identity: "c"})
+		s.wait(time.Minute)
+		s.expect(first, false, "")
+		s.expect(other, true, "the same priority")
+		s.putRecord(defaultKey, "laptop", kopfRecord(1, time.Minute))
+		s.wait(0)
+		s.expect(first, true, "laptop")
+		s.expect(second, true, "laptop")
+		s.wait(2 * time.Minute)
+		s.expect(first, false, "")
+	})
+}
+
 // B-51, SE-38: operators work with running and killed kopf operators that have wrong clocks.
 func TestPause_SkewedClocks(t *testing.T) {
 	for _, skew := range []time.Duration{-10 * time.Minute, -2 * time.Minute, 0, 2 * time.Minute, 10 * time.Minute} {

@@ -97,7 +97,7 @@ func (p *Peering) deleteMetrics() {
 	}
 }
 
-// eventTarget returns the object for Events: that of the location, or else that of the other group. The caller must hold the lock.
+// eventTarget returns the peering object to post Events about: the location's own, or the one of the other group if that doesn't exist. The caller must hold the lock.
 func (p *Peering) eventTarget(at location) *unstructured.Unstructured {
 	object := p.statuses[at].object
 	for _, group := range groups {
@@ -117,7 +117,7 @@ func (p *Peering) logState(namespace string, before, after state, announced bool
 	switch {
 	case before == after, after.phase == notObserved:
 	case after.phase == failing:
-		log.Error(nil, "Paused because peering fails", "reason", after.message)
+		log.Error(nil, "Paused because peering is failing", "reason", after.message)
 	case after.isPaused() && announced:
 		log.Info("Still paused", "reason", after.message)
 	case after.isPaused():

@@ -67,7 +67,7 @@ func (b ignoringBaseline) UsesOnlyAnnotations(obj client.Object) bool {
 	return UsesOnlyAnnotations(b.Baseline, obj)
 }
 
-// ClearStored removes from an object in JSON form only what the [Store] or [Baseline] writes. The method Clear can remove more: with
+// ClearStored removes only what the [Store] or [Baseline] writes from an object in JSON form. The method Clear can remove more: with
 // [IgnoringFields], it also removes the ignored fields.
 func ClearStored(from interface{ Clear(essence map[string]any) }, content map[string]any) {
 	if clearer, ok := from.(storedClearer); ok {

@@ -12,8 +12,8 @@ import (
 //
 // Equivalent in kopf: settings.persistence.progress_storage.
 type Store interface {
-	// Fetch returns the record of the handler with this id, or nil if there is none. If a stored value can't be decoded, Fetch returns an
-	// error, together with nil or the record from a different place. Callers treat the value as absent.
+	// Fetch returns the record of the handler with this id, or nil if there is none. If a stored value can't be decoded, Fetch treats it
+	// as absent and returns an error. The record is then the one stored in another place, or nil.
 	Fetch(obj client.Object, id string) (*Record, error)
 	// Store writes the record of the handler with this id to the object.
 	Store(obj client.Object, id string, record Record) error
@@ -35,8 +35,8 @@ type Checker interface {
 	Check() error
 }
 
-// An AnnotationUser is a [Store] or a [Baseline] that may change only annotations. If it does, package kopf copies and compares only the
-// metadata of the object, which is faster.
+// An AnnotationUser is a [Store] or a [Baseline] that can say whether it changes only an object's annotations. If so, package kopf
+// copies and compares only the object's metadata, which is faster.
 type AnnotationUser interface {
 	// UsesOnlyAnnotations reports whether the methods read only the metadata of this object and change only its annotations. If so, they
 	// may be called with a PartialObjectMetadata instead of the object.

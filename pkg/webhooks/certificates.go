@@ -97,7 +97,7 @@ func (c SelfManaged) check(o Options) error {
 		p.addf("SelfManaged certificates need a namespace for their Secret, and the operator does not run in a pod: set Namespace")
 	}
 	if len(o.ClientConfig.CABundle) > 0 {
-		p.addf("ClientConfig.CABundle and SelfManaged certificates exclude each other: remove one of them")
+		p.addf("ClientConfig.CABundle and SelfManaged certificates are mutually exclusive: remove one of them")
 	}
 	if c.Lifetime < 0 {
 		p.addf("SelfManaged.Lifetime must be positive, got %s", c.Lifetime)

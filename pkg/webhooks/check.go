@@ -105,7 +105,7 @@ func (h *Hook) checkSelectors() {
 		}
 	}
 	if len(s.namespaces.names) > 0 && s.namespaces.all {
-		h.addErrorf("Namespaces and EveryNamespace exclude each other: remove one of them")
+		h.addErrorf("Namespaces and EveryNamespace are mutually exclusive: remove one of them")
 	}
 }
 

@@ -15,11 +15,11 @@ import (
 // requestFilter reports whether the handler is called for a request. content is the object's decoded JSON.
 type requestFilter func(object, old client.Object, content any, call *Call) bool
 
-// Annotation calls the handler only for objects with the annotation. If values are given, the annotation must have one of them. Several
-// annotations must all match. For a deletion, the object to be deleted must match.
+// Annotation calls the handler only for objects with the annotation. If values are given, the annotation must have one of them. If the
+// option is given several times, all annotations must match. For a deletion, the object to be deleted must match.
 //
-// The webhook server evaluates Annotation, [NoAnnotation], [Field], [FieldChanged] and [When]. If a request doesn't match, it allows the
-// request without calling the handler. To avoid the request to the webhook server altogether, use [Label] or [MatchConditions].
+// The webhook server evaluates Annotation, [NoAnnotation], [Field], [FieldChanged] and [When]. It allows requests that don't match
+// without calling the handler. To avoid the request to the webhook server altogether, use [Label] or [MatchConditions].
 //
 // Equivalent in kopf: annotations=, with PRESENT or a literal.
 func Annotation(key string, values ...string) Option {
@@ -88,7 +88,7 @@ func FieldChanged(path string) Option {
 }
 
 // When calls the handler only if the predicate returns true. The predicate must not change the request. If it panics, the request is
-// denied, as after a panic of the handler. See [Annotation].
+// denied, just as when the handler panics. See [Annotation].
 //
 // Equivalent in kopf: when=.
 func When[T client.Object](predicate func(req *Request[T]) bool) Option {

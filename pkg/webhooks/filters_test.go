@@ -115,13 +115,13 @@ func TestHook_FilterMistakes(t *testing.T) {
 		`FieldChanged("spec.sise"): the Go type *v1.Widget has no field spec.sise; did you mean spec.size?`:  {webhooks.FieldChanged("spec.sise")},
 		`Field("spec.size", "7"): "7" can never match: the field is an integer: use 7`:                       {webhooks.Field("spec.size", "7")},
 
-		// Options that exclude each other.
-		`Annotation("a") can never match: NoAnnotation("a") and Annotation("a") exclude each other`:             {webhooks.NoAnnotation("a"), webhooks.Annotation("a")},
-		`Annotation("a", "c") can never match: Annotation("a", "b") and Annotation("a", "c") exclude`:           {webhooks.Annotation("a", "b"), webhooks.Annotation("a", "c")},
-		`NoLabel("a") can never match: Label("a", "b") and NoLabel("a") exclude each other`:                     {webhooks.Label("a", "b"), webhooks.NoLabel("a")},
-		`Label("a", "d") can never match: Label("a", "b", "c") and Label("a", "d") exclude each other`:          {webhooks.Label("a", "b", "c"), webhooks.Label("a", "d")},
-		`Field("spec.size", 2) can never match: Field("spec.size", 1) and Field("spec.size", 2) exclude each`:   {webhooks.Field("spec.size", 1), webhooks.Field("spec.size", 2)},
-		`Label("a", "b", "c") and Label("a", "c", "d") and Label("a", "d", "b") exclude each other: remove one`: {webhooks.Label("a", "b", "c"), webhooks.Label("a", "c", "d"), webhooks.Label("a", "d", "b")},
+		// Options that are mutually exclusive.
+		`Annotation("a") can never match: NoAnnotation("a") and Annotation("a") are mutually exclusive`:             {webhooks.NoAnnotation("a"), webhooks.Annotation("a")},
+		`Annotation("a", "c") can never match: Annotation("a", "b") and Annotation("a", "c") are mutually`:          {webhooks.Annotation("a", "b"), webhooks.Annotation("a", "c")},
+		`NoLabel("a") can never match: Label("a", "b") and NoLabel("a") are mutually exclusive`:                     {webhooks.Label("a", "b"), webhooks.NoLabel("a")},
+		`Label("a", "d") can never match: Label("a", "b", "c") and Label("a", "d") are mutually exclusive`:          {webhooks.Label("a", "b", "c"), webhooks.Label("a", "d")},
+		`Field("spec.size", 2) can never match: Field("spec.size", 1) and Field("spec.size", 2) are mutually`:       {webhooks.Field("spec.size", 1), webhooks.Field("spec.size", 2)},
+		`Label("a", "b", "c") and Label("a", "c", "d") and Label("a", "d", "b") are mutually exclusive: remove one`: {webhooks.Label("a", "b", "c"), webhooks.Label("a", "c", "d"), webhooks.Label("a", "d", "b")},
 	} {
 		NewWithT(t).Expect(validate(accept, opts...).Check()).To(MatchError(ContainSubstring(want)))
 	}

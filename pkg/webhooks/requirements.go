@@ -41,7 +41,7 @@ func toAny(values []string) (out []any) {
 	return out
 }
 
-// checkRequirements adds errors for options that no request can match, and for options that exclude each other.
+// checkRequirements adds errors for options that no request can match, and for options that are mutually exclusive.
 func (h *Hook) checkRequirements() {
 	earlier := map[string][]requirement{}
 	for _, r := range h.settings.requirements {
@@ -55,7 +55,7 @@ func (h *Hook) checkRequirements() {
 			for _, one := range all {
 				options = append(options, one.option)
 			}
-			h.addErrorf("%s can never match: %s exclude each other: remove one of them", r.option, strings.Join(options, " and "))
+			h.addErrorf("%s can never match: %s are mutually exclusive: remove one of them", r.option, strings.Join(options, " and "))
 			continue
 		}
 		earlier[r.subject] = all

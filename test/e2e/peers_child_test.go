@@ -119,7 +119,7 @@ func peeringLogger() logr.Logger {
 		var line struct{ Logger, Msg, Reason string }
 		must(json.Unmarshal([]byte(text), &line))
 		switch line.Msg {
-		case "Paused", "Still paused", "Paused because peering fails":
+		case "Paused", "Still paused", "Paused because peering is failing":
 			printEvent("paused: " + line.Reason)
 		case "Not paused", "Resumed":
 			printEvent("works: " + line.Reason)

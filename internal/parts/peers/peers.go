@@ -35,6 +35,9 @@ func New(options peering.Options, mgr manager.Manager, engines *operator.Set[*en
 // HasPeers reports whether the operator has peering and isn't standalone.
 func (p *Part) HasPeers() bool { return p != nil && !p.options.Standalone }
 
+// Shares reports whether the operator works beside peers with the same priority.
+func (p *Part) Shares() bool { return p.options.Tie == peering.Share }
+
 // Open creates the peering and reserves its peering objects until release is called. The peering is nil if the operator has no peers.
 func (p *Part) Open() (peers *peering.Peering, release func(), err error) {
 	if !p.HasPeers() {

@@ -58,7 +58,7 @@ func Poll(
 		}
 		failing = err != nil
 		select {
-		case <-time.After(interval + time.Duration(rand.Float64()*jitter*float64(interval))): //nolint:gosec // the jitter needs no secret
+		case <-time.After(interval + time.Duration(rand.Float64()*jitter*float64(interval))): //nolint:gosec // jitter doesn't need secure random numbers
 		case <-ctx.Done():
 		}
 	}

@@ -32,7 +32,7 @@ func Example() {
 	// Output:
 	// <nil>
 	// the operator cannot start:
-	// Deployment: OnCreate("install"): Label("tier") can never match: Equal(gold) and Absent exclude each other
+	// Deployment: OnCreate("install"): Label("tier") can never match: Equal(gold) and Absent are mutually exclusive
 }
 
 func ExampleEqual() {

@@ -29,7 +29,7 @@ type Fault struct {
 	Lost bool
 	// Delay is the time before the request is sent.
 	Delay time.Duration
-	// Before is called before the request is sent. Use it for a concurrent change by a different client. It runs in one of the operator's
+	// Before is called before the request is sent. Use it for a concurrent change by another client. It runs in one of the operator's
 	// goroutines, so it must not call t.Fatal.
 	Before func()
 

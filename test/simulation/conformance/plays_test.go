@@ -13,6 +13,7 @@ const (
 	deploys    = "/apis/apps/v1/namespaces/{ns}/deployments"
 	leases     = "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases"
 	events     = "/apis/events.k8s.io/v1/namespaces/{ns}/events"
+	coreEvents = "/api/v1/namespaces/{ns}/events"
 	rules      = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles"
 )
 
@@ -358,6 +359,7 @@ var builtins = []play{
 	}},
 	{name: "secrets", steps: []step{
 		post(secrets, `{"metadata":{"name":"a"},"stringData":{"x":"text"},"data":{"y":"AAE="}}`), merge(secrets+"/a", `{"stringData":{"x":"new"}}`), post(secrets, `{"metadata":{"name":"b"},"data":{"y":"no base 64"}}`), get(secrets),
+		post(secrets, `{"metadata":{"name":"c"},"type":"example.com/c"}`), get(secrets + "?fieldSelector=type%3Dexample.com/c"), get(secrets + "?fieldSelector=type!%3DOpaque"), get(secrets + "?fieldSelector=data%3Dx"),
 	}},
 	{name: "leases", steps: []step{
 		post(leases, `{"metadata":{"name":"a"},"spec":{"holderIdentity":"me","leaseDurationSeconds":15,"renewTime":"2001-01-01T00:00:00.5Z"}}`), put(leases+"/a", `{"metadata":{"name":"a"},"spec":{"holderIdentity":"you"}}`),
@@ -366,7 +368,12 @@ var builtins = []play{
 	{name: "events", partial: true, steps: []step{
 		post(events, `{"metadata":{"name":"a","namespace":"{ns}"},"eventTime":"2001-01-01T00:00:00.000000Z","reportingController":"example.com/x","reportingInstance":"x","action":"Do","reason":"Why","type":"Normal","regarding":{"kind":"Pod","name":"p","namespace":"{ns}","apiVersion":"v1"}}`),
 		merge(events+"/a", `{"series":{"count":2,"lastObservedTime":"2001-01-01T00:01:00.000000Z"}}`), get(events),
-		post("/api/v1/namespaces/{ns}/events", `{"metadata":{"name":"b"},"involvedObject":{"kind":"Pod","name":"p","namespace":"{ns}"},"reason":"Why","message":"x","count":1,"type":"Normal"}`), strategic("/api/v1/namespaces/{ns}/events/b", `{"count":2}`),
+		post(coreEvents, `{"metadata":{"name":"b"},"involvedObject":{"kind":"Pod","name":"p","namespace":"{ns}"},"reason":"Why","message":"x","count":1,"type":"Normal"}`), strategic(coreEvents+"/b", `{"count":2}`),
+	}},
+	{name: "events in both groups", partial: true, steps: []step{
+		post(events, `{"metadata":{"name":"a","namespace":"{ns}"},"eventTime":"2001-01-01T00:00:00.000000Z","reportingController":"example.com/x","reportingInstance":"x","action":"Do","reason":"Why","note":"This","type":"Normal","regarding":{"kind":"Pod","name":"p","namespace":"{ns}","apiVersion":"v1"}}`),
+		get(coreEvents + "/a"), get(coreEvents + "?fieldSelector=involvedObject.name%3Dp"), merge(events+"/a", `{"series":{"count":2,"lastObservedTime":"2001-01-01T00:01:00.000000Z"}}`), get(coreEvents + "/a"),
+		post(coreEvents, `{"metadata":{"name":"b"},"involvedObject":{"kind":"Pod","name":"p","namespace":"{ns}"},"reason":"Why","message":"x","count":1,"type":"Normal"}`), get(events + "/b"), remove(events + "/b"), get(coreEvents + "/b"), get(events + "?fieldSelector=regarding.kind%3DPod"),
 	}},
 	{name: "quantities", partial: true, steps: []step{
 		post(deploys, deployment("a", `"spec":{"containers":[{"name":"one","image":"x:1","resources":{"limits":{"cpu":"1000m","memory":"1024Mi"}}}]}`)), merge(deploys+"/a", `{"metadata":{"annotations":{"x":"y"}}}`),
