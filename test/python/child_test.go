@@ -7,24 +7,32 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net"
 	"net/http"
 	"os"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
 type (
@@ -53,6 +61,23 @@ func runChild(text string) error {
 	}
 	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
 	options := manager.Options{Metrics: server.Options{BindAddress: "0"}}
+	var webhookOptions []kopf.Option
+	if declared.Certificate != "" {
+		listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // the port is free afterwards
+		if err != nil {
+			return err
+		}
+		port := listener.Addr().(*net.TCPAddr).Port
+		if err := listener.Close(); err != nil {
+			return err
+		}
+		options.WebhookServer = webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: port})
+		webhookOptions = []kopf.Option{kopf.WithWebhooks(webhooks.Options{
+			Name: declared.Process + ".example.com", Configurations: webhooks.Managed, Exit: webhooks.RemoveOnExit,
+			Namespace: declared.Namespace, Certificates: webhooks.SelfManaged{},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(fmt.Sprintf("https://127.0.0.1:%d", port))},
+		})}
+	}
 	if !declared.Clusterwide {
 		options.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{declared.Namespace: {}}}
 	}
@@ -60,7 +85,7 @@ func runChild(text string) error {
 	if err != nil {
 		return err
 	}
-	if err := kopf.SetupWithManager(mgr, declared.options()...); err != nil {
+	if err := kopf.SetupWithManager(mgr, append(declared.options(), webhookOptions...)...); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -69,7 +94,11 @@ func runChild(text string) error {
 // options returns the operator of a table.
 func (d table) options() []kopf.Option {
 	// Handlers that block would otherwise use up the workers. kopf's are unlimited.
-	things := kopf.For(kopf.Unstructured(gvk), kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 100}))
+	kind := []kopf.ResourceOption{kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 100})}
+	if d.Share != "" {
+		kind = append(kind, kopf.WatchOnly(client.MatchingLabels{"share": d.Share}))
+	}
+	things := kopf.For(kopf.Unstructured(schema.GroupVersionKind{Group: d.Group, Version: d.Version, Kind: d.Kind}), kind...)
 	for _, one := range d.Handlers {
 		d.add(things, one)
 	}
@@ -96,6 +125,9 @@ func (d table) options() []kopf.Option {
 		peers := peering.Options{
 			Name: d.Peering, Mandatory: true, Priority: d.Priority, Identity: d.Process, Lifetime: time.Duration(d.Lifetime) * time.Second,
 		}
+		if d.Share != "" {
+			peers.Tie = peering.Share
+		}
 		if !d.Clusterwide {
 			peers.Namespaces = []string{d.Namespace}
 		}
@@ -117,6 +149,23 @@ func (d table) add(things *kopf.Resource[thing], h handler) {
 		options = append(options, kopf.Retries(h.Retries))
 	}
 	switch {
+	case h.Admission == "mutate":
+		things.Mutate(h.ID, func(_ context.Context, req *webhooks.Request[thing]) error {
+			annotations := maps.Clone(req.Object.GetAnnotations())
+			if annotations == nil {
+				annotations = map[string]string{}
+			}
+			annotations[d.Process] = "was here"
+			req.Object.SetAnnotations(annotations)
+			return nil
+		})
+	case h.Admission == "validate":
+		things.Validate(h.ID, func(_ context.Context, req *webhooks.Request[thing]) error {
+			if size, _, _ := unstructured.NestedInt64(req.Object.Object, "spec", "size"); size == unlucky {
+				return webhooks.Deny(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, d.Process+" says no")
+			}
+			return nil
+		})
 	case h.Daemon:
 		things.Daemon(h.ID, daemons.Daemon{}, func(ctx context.Context, req *request) error {
 			if err := d.ask(ctx, req, h, "daemon"); err != nil {
@@ -201,5 +250,8 @@ func (d table) ask(ctx context.Context, req *request, h handler, cause string) e
 		return kopf.Permanent(fmt.Errorf("unknown answer %q", a.Do))
 	}
 }
+
+// unlucky is the size that both sides refuse.
+const unlucky = 13
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }

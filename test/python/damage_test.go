@@ -28,7 +28,7 @@ type damagingTransport struct {
 }
 
 func (d damagingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !strings.Contains(r.URL.Path, "/"+plural) {
+	if !strings.Contains(r.URL.Path, "/"+plural(thingKind)) {
 		return d.RoundTripper.RoundTrip(r)
 	}
 	if r.Method == http.MethodPatch {

@@ -1,9 +1,11 @@
 """The operator in Python. Its handlers come from a table, and ask the test what to do."""
 
+import datetime
 import json
 import os
 import sys
 import threading
+import types
 from collections.abc import Mapping
 
 import aiohttp
@@ -77,8 +79,21 @@ def timer(handler):
     return called
 
 
+def admit(handler):
+    def called(spec, patch, **_):
+        if handler["admission"] == "mutate":
+            patch.metadata.annotations[table["process"]] = "was here"
+        elif spec.get("size") == 13:
+            raise kopf.AdmissionError(f"{table['process']} says no", code=422)
+
+    return called
+
+
 def declare(handler):
     options = {"id": handler["id"]}
+    if handler.get("admission"):
+        getattr(kopf.on, handler["admission"])(*kind, **options)(admit(handler))
+        return
     if handler.get("case"):
         options["labels"] = {"case": handler["case"]}
     if handler.get("backoff"):
@@ -127,8 +142,29 @@ def configure(settings: kopf.OperatorSettings, **_):
     settings.background.cancellation_polling = 0.5
     if table.get("finalizer"):
         settings.persistence.finalizer = table["finalizer"]
+    if file := table.get("certificate"):
+        settings.admission.server = kopf.WebhookServer(addr="127.0.0.1", host="127.0.0.1", certfile=file, pkeyfile=file, cafile=file)
+        settings.admission.managed = f"{table['process']}.example.com"
+    if table.get("share"):
+        settings.watching.label_selectors[kind] = f"share={table['share']}"
+        # Without its feature gate, the API server ignores the selector, but kopf then allows equal priorities.
+        settings.watching.shard_selectors[kind] = "shardRange(object.metadata.uid, '0x0', '0x8000000000000000')"
     if table.get("lifetime"):
         settings.peering.lifetime = table["lifetime"]
+
+
+def skew_clock(seconds):
+    """Let kopf's peering have a wrong clock."""
+    from kopf._core.engines import peering
+
+    real, offset = peering.datetime, datetime.timedelta(seconds=seconds)
+
+    class Skewed(real.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return real.datetime.now(tz) + offset
+
+    peering.datetime = types.SimpleNamespace(datetime=Skewed, timedelta=real.timedelta, timezone=real.timezone, UTC=real.UTC)
 
 
 def exit_with_parent():
@@ -141,6 +177,8 @@ def main():
     kopf.configure()
     for handler in table["handlers"]:
         declare(handler)
+    if table.get("skew"):
+        skew_clock(table["skew"])
     peering = table.get("peering")
     kopf.run(
         standalone=not peering,

@@ -144,7 +144,7 @@ func (o *takeOver) await(ctx context.Context, limit time.Duration, check func(sc
 			found[""] = exited
 		}
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(gvk)
+		list.SetGroupVersionKind(o.gvk)
 		if err := o.List(ctx, list, client.InNamespace(o.ns)); err != nil {
 			found[""] = append(found[""], err.Error())
 		}
@@ -390,14 +390,14 @@ func (o *takeOver) checkResult(one scenario, h handlerPart, obj thing) []string 
 
 func (o *takeOver) create(ctx context.Context, one scenario) {
 	o.t.Helper()
-	obj := newThing(o.ns, one.name())
+	obj := o.newThing(o.ns, one.name())
 	obj.SetAnnotations(map[string]string{"example.com/note": "by a user"})
 	must(o.t, o.Create(ctx, obj))
 }
 
-func newThing(namespace, name string) thing {
+func (s *suite) newThing(namespace, name string) thing {
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(1), "color": "red"}}}
-	obj.SetGroupVersionKind(gvk)
+	obj.SetGroupVersionKind(s.gvk)
 	obj.SetNamespace(namespace)
 	obj.SetName(name)
 	obj.SetLabels(map[string]string{"case": name})
@@ -413,7 +413,7 @@ func (o *takeOver) change(ctx context.Context, one scenario, size int) {
 	case "update", "field":
 		o.edit(o.t, o.ns, one.name(), size)
 	case "delete":
-		must(o.t, o.Delete(ctx, newThing(o.ns, one.name())))
+		must(o.t, o.Delete(ctx, o.newThing(o.ns, one.name())))
 	}
 }
 

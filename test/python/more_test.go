@@ -160,6 +160,23 @@ func (w *world) stored(name string) []string {
 	return nil
 }
 
+// Without the status subresource, records and baselines in the status are written with the object itself.
+func TestTakeOver_WithoutStatusSubresource(t *testing.T) {
+	s := *needAll(t)
+	s.gvk = plainKind
+	pairs(t, func(t *testing.T, from, to string) {
+		for _, place := range places {
+			if place.store != "smart" && place.store != "status" {
+				continue
+			}
+			o := takeOver{suite: &s, place: place, from: from, to: to, scenarios: scenarios(func(string, state) bool { return true })}
+			for object, wrong := range o.run(t) {
+				t.Errorf("%s, %s: %q", place.name, object, wrong)
+			}
+		}
+	})
+}
+
 // TestTakeOver_UnknownKeys adds keys to the records that no version knows.
 func TestTakeOver_UnknownKeys(t *testing.T) {
 	s := needAll(t)

@@ -144,6 +144,66 @@ func TestPeers_EqualPrioritiesPauseAll(t *testing.T) {
 	})
 }
 
+// Since 1.45, operators of kopf with a shard selector work beside others with the same priority.
+func TestPeers_Share(t *testing.T) {
+	s := needAll(t)
+	w := newWorld(t, s, always(succeed), handler{ID: "work", Causes: []string{"create"}})
+	w.peers(false)
+	sides := []string{ours, "kopf-1.45"}
+	var processes []*process
+	for _, side := range sides {
+		w.declared.Share = side
+		p := w.start(side, side, 0)
+		processes = append(processes, p)
+		w.await(p, w.isPeer(side))
+	}
+	for i, side := range sides {
+		obj := w.newThing(w.ns, side)
+		obj.SetLabels(map[string]string{"share": side})
+		must(t, w.Create(w.ctx, obj))
+		w.await(processes[i], func() []string { return w.called(side, side, "create", 1) })
+	}
+	for _, side := range sides {
+		if calls := w.log.of(side, ""); len(calls) != 1 {
+			t.Errorf("%s was handled by %q", side, short(calls))
+		}
+	}
+}
+
+// An operator in Go pauses for one in Python whose clock is wrong, and continues when it no longer renews its record.
+func TestPeers_SkewedClocks(t *testing.T) {
+	s := needAll(t)
+	for _, version := range versions {
+		for _, skew := range []int{-600, 600} {
+			t.Run(fmt.Sprintf("%s/%ds", version, skew), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, s, always(succeed))
+				w.work("one", "two")
+				w.peers(false)
+				w.declared.Skew = skew
+				other := w.start(version, version, 10)
+				w.await(other, w.isPeer(version))
+				p := w.start(ours, ours, 0)
+				w.await(p, w.isPaused(p))
+				w.create("one")
+				w.await(other, func() []string {
+					return append(w.called("one", version, "create", 1), places[0].isHandled(w.get("one"))...)
+				})
+				killed := time.Now()
+				other.kill()
+				w.create("two")
+				w.await(p, func() []string { return w.called("two", ours, "create", 1) })
+				if calls := w.log.of("two", ours); calls[0].at.Sub(killed) < 6*time.Second {
+					t.Errorf("the operator has continued %s after the last record of its peer, with a lifetime of 12 s", calls[0].at.Sub(killed))
+				}
+				if calls := w.log.of("one", ours); len(calls) > 0 {
+					t.Errorf("the operator has called %q", short(calls))
+				}
+			})
+		}
+	}
+}
+
 func (w *world) peeringStatus(group string) map[string]any {
 	w.t.Helper()
 	obj := w.peeringObject(group)

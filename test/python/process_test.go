@@ -25,7 +25,7 @@ type process struct {
 // launch starts an operator of a side. The operator is killed at the end of the test, and also exits together with this process.
 func (s *suite) launch(t *testing.T, side string, declared table) *process {
 	t.Helper()
-	declared.Group, declared.Version, declared.Plural = gvk.Group, gvk.Version, plural
+	declared.Group, declared.Version, declared.Kind, declared.Plural = s.gvk.Group, s.gvk.Version, s.gvk.Kind, plural(s.gvk)
 	if side != ours {
 		declared.Damage = ""
 	}

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,6 +67,7 @@ type suite struct {
 	client.Client
 	config     *rest.Config
 	kubeconfig string
+	gvk        schema.GroupVersionKind
 }
 
 var (
@@ -78,7 +80,7 @@ func startSuite() (*suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	cp, err := controlplane.Start(controlplane.Options{CRDs: append(crds, crd()), CRDPaths: []string{"../../config/crd"}})
+	cp, err := controlplane.Start(controlplane.Options{CRDs: append(crds, crd(thingKind), crd(plainKind), crd(guardKind)), CRDPaths: []string{"../../config/crd"}})
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +92,7 @@ func startSuite() (*suite, error) {
 		_ = os.RemoveAll(dir) // the directory is temporary
 		return cp.Stop()
 	}
-	s := &suite{config: cp.Config, kubeconfig: filepath.Join(dir, "kubeconfig")}
+	s := &suite{gvk: thingKind, config: cp.Config, kubeconfig: filepath.Join(dir, "kubeconfig")}
 	if err := cp.WriteKubeconfig(s.kubeconfig); err != nil {
 		return nil, err
 	}
@@ -120,7 +122,7 @@ func (s *suite) namespace(t *testing.T) string {
 // get returns an object, or nil if it does not exist.
 func (s *suite) get(t *testing.T, namespace, name string) thing {
 	t.Helper()
-	obj := newThing(namespace, name)
+	obj := s.newThing(namespace, name)
 	err := s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -133,7 +135,7 @@ func (s *suite) get(t *testing.T, namespace, name string) thing {
 func (s *suite) edit(t *testing.T, namespace, name string, size int) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"size":%d}}`, size)
-	must(t, s.Patch(t.Context(), newThing(namespace, name), client.RawPatch("application/merge-patch+json", []byte(patch))))
+	must(t, s.Patch(t.Context(), s.newThing(namespace, name), client.RawPatch("application/merge-patch+json", []byte(patch))))
 }
 
 func must(t *testing.T, err error) {
@@ -179,17 +181,16 @@ func oldPeeringCRDs() (crds []*apiextensionsv1.CustomResourceDefinition, err err
 
 const oldGroup = "zalando.org"
 
-func crd() *apiextensionsv1.CustomResourceDefinition {
+func crd(gvk schema.GroupVersionKind) *apiextensionsv1.CustomResourceDefinition {
 	open := true
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + gvk.Group},
+	crd := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural(gvk) + "." + gvk.Group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: gvk.Group,
 			Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: gvk.Kind, ListKind: gvk.Kind + "List", Plural: plural},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: gvk.Kind, ListKind: gvk.Kind + "List", Plural: plural(gvk)},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: gvk.Version, Served: true, Storage: true,
-				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 					Type: "object",
 					Properties: map[string]apiextensionsv1.JSONSchemaProps{
@@ -200,4 +201,8 @@ func crd() *apiextensionsv1.CustomResourceDefinition {
 			}},
 		},
 	}
+	if gvk != plainKind {
+		crd.Spec.Versions[0].Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
+	}
+	return crd
 }

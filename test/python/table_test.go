@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ type table struct {
 
 	Group   string `json:"group"`
 	Version string `json:"version"`
+	Kind    string `json:"kind"`
 	Plural  string `json:"plural"`
 
 	Store     string    `json:"store"`
@@ -34,6 +36,10 @@ type table struct {
 	Clusterwide bool   `json:"clusterwide,omitempty"`
 	Priority    int    `json:"priority,omitempty"`
 	Lifetime    int    `json:"lifetime,omitempty"` // in seconds
+	Share       string `json:"share,omitempty"`    // value of the label "share" on the objects of this operator; peers have others
+	Skew        int    `json:"skew,omitempty"`     // of the clock of kopf's peering, in seconds
+
+	Certificate string `json:"certificate,omitempty"` // file with the certificate for admission and its key
 
 	Damage string `json:"damage,omitempty"` // what is wrong with the operator in Go
 }
@@ -48,6 +54,8 @@ type handler struct {
 
 	Backoff float64 `json:"backoff,omitempty"` // in seconds
 	Retries int     `json:"retries,omitempty"`
+
+	Admission string `json:"admission,omitempty"` // mutate or validate
 
 	Daemon   bool    `json:"daemon,omitempty"`
 	Interval float64 `json:"interval,omitempty"` // of a timer, in seconds
@@ -153,6 +161,11 @@ func callsOf(calls []call, handler string) []call {
 	return slices.DeleteFunc(slices.Clone(calls), func(c call) bool { return c.Handler != handler })
 }
 
-var gvk = schema.GroupVersionKind{Group: "python.example.com", Version: "v1", Kind: "Thing"}
+// A Plain is a Thing without the status subresource.
+var (
+	thingKind = schema.GroupVersionKind{Group: "python.example.com", Version: "v1", Kind: "Thing"}
+	guardKind = schema.GroupVersionKind{Group: "python.example.com", Version: "v1", Kind: "Guard"} // for admission
+	plainKind = schema.GroupVersionKind{Group: "python.example.com", Version: "v1", Kind: "Plain"}
+)
 
-const plural = "things"
+func plural(gvk schema.GroupVersionKind) string { return strings.ToLower(gvk.Kind) + "s" }

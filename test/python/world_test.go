@@ -45,7 +45,7 @@ func (w *world) await(p *process, check func() []string) {
 
 func (w *world) create(name string) {
 	w.t.Helper()
-	must(w.t, w.Create(w.ctx, newThing(w.ns, name)))
+	must(w.t, w.Create(w.ctx, w.newThing(w.ns, name)))
 }
 
 func (w *world) edit(name string, size int) {
@@ -55,7 +55,7 @@ func (w *world) edit(name string, size int) {
 
 func (w *world) remove(name string) {
 	w.t.Helper()
-	must(w.t, w.Delete(w.ctx, newThing(w.ns, name)))
+	must(w.t, w.Delete(w.ctx, w.newThing(w.ns, name)))
 }
 
 // get returns the object, or nil if it does not exist.
