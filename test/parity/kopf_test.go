@@ -1,6 +1,6 @@
 package parity
 
-// kopfNames are the public names of kopf 1.44, with the keywords of its decorators, the arguments of its handlers,
+// kopfNames are the public names of kopf 1.44 and 1.45, with the keywords of its decorators, the arguments of its handlers,
 // its settings and its commands.
 const kopfNames = `
 @kopf.on.startup @kopf.on.cleanup @kopf.on.login @kopf.on.probe @kopf.on.event @kopf.on.create @kopf.on.update @kopf.on.delete
@@ -40,7 +40,9 @@ settings.posting.reporting_component settings.posting.reporting_instance setting
 settings.peering.stealth settings.peering.priority settings.peering.lifetime settings.peering.mandatory settings.peering.standalone
 settings.peering.clusterwide settings.peering.namespaced settings.watching.server_timeout settings.watching.client_timeout
 settings.watching.connect_timeout settings.watching.reconnect_backoff settings.watching.inactivity_timeout
-settings.queueing.worker_limit settings.queueing.idle_timeout settings.queueing.exit_timeout settings.queueing.error_delays
+settings.watching.label_selectors settings.watching.field_selectors settings.watching.shard_selectors settings.watching.chunk_size
+settings.watching.initial_streaming settings.posting.default_backoffs settings.posting.logging_backoffs
+settings.posting.worker_limit settings.posting.idle_timeout settings.queueing.worker_limit settings.queueing.idle_timeout settings.queueing.exit_timeout settings.queueing.error_delays
 settings.queueing.batch_window settings.batching settings.scanning.disabled settings.admission.server settings.admission.managed
 settings.execution.default_backoff settings.execution.executor settings.execution.max_workers settings.networking.request_timeout
 settings.networking.connect_timeout settings.networking.error_backoffs settings.networking.enforce_retry_after

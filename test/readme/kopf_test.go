@@ -46,7 +46,7 @@ func TestPages_NameThePagesOfKopf(t *testing.T) {
 	}
 }
 
-// kopfNames are the public names of kopf 1.44: docs/coming-from-kopf.md contains each of them.
+// kopfNames are the public names of kopf 1.44 and 1.45: docs/coming-from-kopf.md contains each of them.
 var kopfNames = map[string]string{
 	"decorators": `kopf.on.startup kopf.on.cleanup kopf.on.login kopf.on.probe kopf.on.validate kopf.on.mutate kopf.on.event
 		kopf.on.create kopf.on.update kopf.on.delete kopf.on.resume kopf.on.field kopf.index kopf.daemon kopf.timer
@@ -65,7 +65,9 @@ var kopfNames = map[string]string{
 		networking.request_timeout networking.connect_timeout networking.error_backoffs networking.enforce_retry_after
 		networking.trust_env persistence.finalizer persistence.progress_storage persistence.diffbase_storage
 		persistence.consistency_timeout background.cancellation_polling background.instant_exit_timeout
-		background.instant_exit_zero_time_cycles batching`,
+		background.instant_exit_zero_time_cycles batching watching.label_selectors watching.field_selectors
+		watching.shard_selectors watching.chunk_size watching.initial_streaming posting.default_backoffs posting.logging_backoffs
+		posting.worker_limit posting.idle_timeout`,
 	"flags": `--verbose --debug --quiet --log-format --log-prefix --log-refkey --module --all-namespaces --namespace --standalone
 		--dev --liveness --peering --priority --id --lifetime --message`,
 	"names": `kopf.lifecycles kopf.configure kopf.LogFormat kopf.login_via_pykube kopf.login_via_client kopf.login_via_async_client
