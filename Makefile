@@ -229,7 +229,7 @@ bench-kopf: controlplane ## Compare with kopf, which runs in Python, without and
 	@sh hack/python/install.sh $(BIN) kopf-1.45 kopf-1.45-uvloop || { [ $$? = 75 ] && exit; exit 1; }; \
 	for environment in kopf-1.45 kopf-1.45-uvloop; do \
 		echo "bench-kopf: $$environment"; \
-		go test -count=1 -v -timeout 2h -run '^TestBench$$' ./test/bench -measure -kopf=$(BIN)/$$environment $(BENCHFLAGS) || exit 1; \
+		go test -count=1 -v -timeout 2h -run '^TestBench$$' ./test/bench -measure -against plain,kopf -kopf=$(BIN)/$$environment $(BENCHFLAGS) || exit 1; \
 	done
 
 ##@ Code

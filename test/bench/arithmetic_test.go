@@ -45,7 +45,7 @@ func TestRatios_PairsTheValuesOfEachRound(t *testing.T) {
 // The machine of the second round is half as fast. In the first round, it is slower only during the sample of the library.
 func TestReport_NormalizesByServerTime(t *testing.T) {
 	const ms = time.Millisecond
-	r := &report{opponent: plain}
+	r := &report{opponents: []side{plain}}
 	for _, s := range []struct {
 		side
 		sample
@@ -73,7 +73,7 @@ func TestReport_NormalizesByServerTime(t *testing.T) {
 }
 
 func TestReport_UnknownTimes(t *testing.T) {
-	r := &report{opponent: plain}
+	r := &report{opponents: []side{plain}}
 	r.addSample("restart", 0, plain, sample{objects: 10, cpu: time.Second})
 	r.addSample("restart", 0, library, sample{objects: 10, cpu: time.Second})
 	if got, want := r.String(), "| restart | 0 / 0 | 0 / 0 | - | 100 / 100 | 1.00 | - |\n"; !strings.HasSuffix(got, want) {

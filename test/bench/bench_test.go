@@ -51,6 +51,10 @@ func TestBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	against, err := opponents()
+	if err != nil {
+		t.Fatal(err)
+	}
 	selected := scenarios(s)
 	if len(selected) == 0 {
 		t.Fatal("-only matches no scenario")
@@ -60,7 +64,7 @@ func TestBench(t *testing.T) {
 	if *measure && !*quick {
 		perControlPlane = 1
 	}
-	results, began, before := &report{opponent: opponent()}, time.Now(), load()
+	results, began, before := &report{opponents: against}, time.Now(), load()
 	for group := range slices.Chunk(selected, perControlPlane) {
 		name := group[0].name
 		if len(group) > 1 {
@@ -120,22 +124,22 @@ func (b *bench) must(err error) {
 	}
 }
 
-// runRounds runs the scenario for both sides in each round. The order of the sides alternates: A B, B A, A B.
+// runRounds runs the scenario for all sides in each round. The order of the sides changes: A B C, B C A, C A B.
 func (b *bench) runRounds(sc scenario) {
 	known := len(b.rows)
 	for b.round = range b.rounds {
-		sides := []side{b.opponent, library}
-		if b.round%2 == 1 {
-			slices.Reverse(sides)
-		}
-		for _, s := range sides {
+		sides := append(slices.Clone(b.opponents), library)
+		first := b.round % len(sides)
+		for _, s := range slices.Concat(sides[first:], sides[:first]) {
 			began := time.Now()
 			sc.run(b, s)
 			b.t.Logf("round %d: %s, %s: %s", b.round+1, sc.name, s, time.Since(began).Round(100*time.Millisecond))
 		}
 	}
 	for _, row := range b.rows[known:] {
-		b.t.Log(row)
+		for _, opponent := range b.opponents {
+			b.t.Logf("%s: %s", opponent, row.line(opponent))
+		}
 	}
 }
 

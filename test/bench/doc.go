@@ -1,16 +1,16 @@
-// Package bench compares operators that use the library with a hand-written reconciler, on a real API server. It contains
-// only tests.
+// Package bench compares operators that use the library with two hand-written reconcilers and with kopf, on a real API
+// server. It contains only tests.
 //
-//	make bench                                                   # all scenarios, about an hour on two idle cores
-//	make bench BENCHFLAGS=-quick                                 # small sizes, about two minutes
-//	make bench BENCHFLAGS='-only lifecycle'                      # one scenario, about five minutes
+//	make bench                                                   # all scenarios, about 90 minutes on two idle cores
+//	make bench BENCHFLAGS=-quick                                 # small sizes, about three minutes
+//	make bench BENCHFLAGS='-only lifecycle'                      # one scenario, about eight minutes
 //	make bench BENCHFLAGS="-only backlog -profiles $PWD/.cache"   # with profiles, for go tool pprof
 //	go test ./test/bench -args -h                                # all flags
 //
 // Without -measure, as in make test, the package runs one tiny round without a report. The round checks that the
 // benchmark works and that the number of writes is as documented.
 //
-// In each round, both sides run a scenario in turn. The order alternates: A B, B A, A B. Both sides share one API server
+// In each round, all sides run a scenario in turn. The order changes: A B C, B C A, C A B. They share one API server
 // but use separate namespaces. Each scenario has its own control plane, except with small sizes. Each operator is a
 // separate process with a manager and one controller, so its CPU time and heap contain nothing else. The benchmark
 // creates the load. Its own informer observes when an object is handled. The scenarios are:
@@ -27,23 +27,26 @@
 // "3 handlers". Without it, the objects are typed, and there is one handler. -only selects scenarios by their whole
 // names. For example, -only 'lifecycle.*' selects all variants.
 //
-// Both sides do the same work. They run the same steps on the same kinds with the same concurrency and the same logger,
+// All sides do the same work. They run the same steps on the same kinds with the same concurrency and the same logger,
 // and send the same writes in the same order. A difference from the documented number of writes fails the test. The plain
 // reconciler (plain_test.go) reads from the cache and writes merge patches. It stores the handled essence (spec, labels,
 // annotations) in an annotation, like the library. It makes no decision based on a cache that is older than its own last
 // write. Its timers use RequeueAfter.
 //
-// With -kopf, the other side is kopf instead (kopf_operator.py): the same steps as handlers in Python, with its default settings, except that
-// it posts no Events. Its writes are reported, not checked, and its heap is not measured.
+// The bare minimum (minimum_test.go) is the least that an operator with these guarantees can do: it reads from the cache
+// without copying, builds its patches by hand, asks only for the metadata of the results, and logs nothing.
 //
-// The report consists of Markdown tables. Values are medians of the rounds. Ratios divide the library by the plain
-// reconciler of the same round: median (smallest..largest). The columns of the first table are:
+// With -against kopf -kopf FOLDER, another side is kopf (kopf_operator.py): the same steps as handlers in Python, with its
+// default settings, except that it posts no Events. Its writes are reported, not checked, and its heap is not measured.
 //
-//	writes                   requests other than GET for each object, as sent by the operator, without reviews of permissions (plain / kopf)
-//	reconciles               completed reconciles for each object (plain / kopf)
+// The report consists of Markdown tables for each of the others. Values are medians of the rounds. Ratios divide the
+// library by the other of the same round: median (smallest..largest). The columns of the first table are:
+//
+//	writes                   requests other than GET for each object, as sent by the operator, without reviews of permissions (other / library)
+//	reconciles               completed reconciles for each object (other / library)
 //	throughput ratio         objects per second, from the first request, or the start of the operator, to the last
 //	                         handled object; "-" at a fixed rate
-//	CPU ms per object        CPU time of the operator (plain / kopf), until it is idle again
+//	CPU ms per object        CPU time of the operator (other / library), until it is idle again
 //	CPU ratio                the quotient of these CPU times
 //	CPU ratio, normalized        each CPU time divided by the CPU time of kube-apiserver and etcd in the same measurement;
 //	                         "-" without /proc, and for timers, which send no requests

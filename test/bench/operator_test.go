@@ -85,9 +85,13 @@ func (o *operator) setup() error {
 	// Formatting log lines must cost as much as in production. Only their output is discarded.
 	logger := zap.New(zap.WriteTo(io.Discard))
 	ctrl.SetLogger(logger)
+	var unsafe *bool
+	if o.Side == minimum {
+		unsafe = new(true)
+	}
 	o.Manager, err = manager.New(config, manager.Options{
 		Scheme: scheme, Logger: logger, Metrics: server.Options{BindAddress: "0"},
-		Cache:  cache.Options{DefaultNamespaces: map[string]cache.Config{o.Namespace: {}}},
+		Cache:  cache.Options{DefaultNamespaces: map[string]cache.Config{o.Namespace: {}}, DefaultUnsafeDisableDeepCopy: unsafe},
 		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 	})
 	if err != nil {
@@ -100,10 +104,14 @@ func (o *operator) setup() error {
 	if o.reconciles, err = reconcileTotal(); err != nil {
 		return err
 	}
-	if o.Side == plain {
+	switch o.Side {
+	case plain:
 		return addPlainReconciler(o)
+	case minimum:
+		return addMinimumReconciler(o)
+	default:
+		return addLibrary(o)
 	}
-	return addLibrary(o)
 }
 
 // reconcileTotal returns controller-runtime's counter of reconciles. Counting them in a wrapper would cost the library a goroutine for each reconcile.

@@ -34,17 +34,16 @@ func quotient(a, b float64) float64 {
 
 // report contains one sample of each side for each round.
 type report struct {
-	opponent side // the library is compared with it
-	rows     []*row
-	figures  []*figure
+	opponents []side // the library is compared with each of them
+	rows      []*row
+	figures   []*figure
 }
 
 // row is a line of the first table.
 type row struct {
-	name     string
-	writes   int // expected number of writes for each object
-	opponent side
-	samples  map[side][]sample
+	name    string
+	writes  int // expected number of writes for each object
+	samples map[side][]sample
 }
 
 // figure is a line of the second table.
@@ -57,7 +56,7 @@ func (r *report) addSample(name string, writes int, s side, added sample) {
 	i := slices.IndexFunc(r.rows, func(known *row) bool { return known.name == name })
 	if i < 0 {
 		i = len(r.rows)
-		r.rows = append(r.rows, &row{name, writes, r.opponent, map[side][]sample{}})
+		r.rows = append(r.rows, &row{name, writes, map[side][]sample{}})
 	}
 	r.rows[i].samples[s] = append(r.rows[i].samples[s], added)
 }
@@ -80,25 +79,25 @@ func (r *row) values(s side, value func(sample) float64) (all []float64) {
 }
 
 // compare returns the values of both sides, the opponent's first, and their ratio.
-func (r *row) compare(value func(sample) float64) (both, ratio string) {
-	theirs, ours := r.values(r.opponent, value), r.values(library, value)
+func (r *row) compare(opponent side, value func(sample) float64) (both, ratio string) {
+	theirs, ours := r.values(opponent, value), r.values(library, value)
 	return formatBoth(theirs, ours), formatRatios(ratios(theirs, ours))
 }
 
-// String formats the row as a line of a Markdown table.
-func (r *row) String() string {
-	writes, _ := r.compare(sample.writesEach)
-	reconciles, _ := r.compare(sample.reconcilesEach)
-	_, throughput := r.compare(sample.throughput)
-	cpu, ratio := r.compare(sample.cpuPerObject)
-	_, normed := r.compare(sample.normedCPU)
+// line formats the row as a line of a Markdown table.
+func (r *row) line(opponent side) string {
+	writes, _ := r.compare(opponent, sample.writesEach)
+	reconciles, _ := r.compare(opponent, sample.reconcilesEach)
+	_, throughput := r.compare(opponent, sample.throughput)
+	cpu, ratio := r.compare(opponent, sample.cpuPerObject)
+	_, normed := r.compare(opponent, sample.normedCPU)
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |", r.name, writes, reconciles, throughput, cpu, ratio, normed)
 }
 
 // unexpectedWrites returns a message for each sample with a different number of writes than expected. kopf's numbers are only reported.
 func (r *report) unexpectedWrites() (texts []string) {
 	for _, row := range r.rows {
-		for _, s := range []side{plain, library} {
+		for _, s := range []side{plain, minimum, library} {
 			for round, x := range row.samples[s] {
 				if want := int64(row.writes * x.objects); x.writes != want {
 					texts = append(texts, fmt.Sprintf("round %d: %s, %s: writes = %d, want %d", round+1, row.name, s, x.writes, want))
@@ -109,23 +108,32 @@ func (r *report) unexpectedWrites() (texts []string) {
 	return texts
 }
 
-// String formats the report as Markdown.
+// String formats the report as Markdown, with tables for each opponent.
 func (r *report) String() string {
 	var out strings.Builder
-	both := fmt.Sprintf("%s / %s", r.opponent, library)
+	for i, opponent := range r.opponents {
+		if i > 0 {
+			out.WriteString("\n")
+		}
+		r.write(&out, opponent)
+	}
+	return out.String()
+}
+
+func (r *report) write(out *strings.Builder, opponent side) {
+	both := fmt.Sprintf("%s / %s", opponent, library)
 	out.WriteString("| scenario | writes | reconciles | throughput ratio | CPU ms per object (" + both + ") | CPU ratio | CPU ratio, normalized |\n" +
 		"| --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, row := range r.rows {
-		fmt.Fprintln(&out, row)
+		fmt.Fprintln(out, row.line(opponent))
 	}
 	if len(r.figures) > 0 {
 		out.WriteString("\n| scenario | figure | " + both + " | difference | ratio |\n| --- | --- | --- | --- | --- |\n")
 	}
 	for _, f := range r.figures {
-		a, b := f.values[r.opponent], f.values[library]
-		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", f.row, f.name, formatBoth(a, b), formatValue(median(b)-median(a)), formatRatios(ratios(a, b)))
+		a, b := f.values[opponent], f.values[library]
+		fmt.Fprintf(out, "| %s | %s | %s | %s | %s |\n", f.row, f.name, formatBoth(a, b), formatValue(median(b)-median(a)), formatRatios(ratios(a, b)))
 	}
-	return out.String()
 }
 
 // ratios returns the ratio of the values of each round. The speed of the machine affects both values of a round. Rounds

@@ -22,7 +22,8 @@ type side string
 const (
 	library side = "kopf-runtime"
 	plain   side = "plain"
-	python  side = "kopf" // the real one, in Python
+	minimum side = "minimum" // the least that a hand-written reconciler can do
+	python  side = "kopf"    // the real one, in Python
 )
 
 // step is the body of one handler. Steps are very short, because the benchmark measures the overhead around them.
@@ -119,7 +120,7 @@ func handlers[T client.Object](obj T, o *operator) *kopf.Resource[T] {
 
 // annotation returns the name of the annotation with the essence that the operator of the side has handled.
 func (s side) annotation() string {
-	if s == plain {
+	if s == plain || s == minimum {
 		return essenceAnnotation
 	}
 	return progress.DefaultPrefix + "/last-handled-configuration"

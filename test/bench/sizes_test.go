@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -39,7 +40,8 @@ var (
 	latencyFlag  = flag.Duration("latency", 0, "duration of the changes at each rate in the latency scenarios (default 15s)")
 	workersFlag  = flag.Int("workers", 0, "concurrent reconciles of each operator, and concurrent requests of the load (default 10)")
 	profilesFlag = flag.String("profiles", "", "existing `folder` to which each operator process writes CPU and heap profiles")
-	kopfFlag     = flag.String("kopf", "", "`folder` of a Python environment with kopf: compare with kopf instead of the plain reconciler")
+	kopfFlag     = flag.String("kopf", "", "`folder` of a Python environment with kopf, for -against kopf")
+	againstFlag  = flag.String("against", "plain,minimum", "compare with these operators, separated by commas: plain, minimum, kopf")
 	onlyFlag     = flag.String("only", ".*", "run only the scenarios whose whole names match this `expression`, such as "+
 		"lifecycle, 'lifecycle status.*', backlog, latency, restart or 'timers.*'")
 )
@@ -96,10 +98,17 @@ func load() string {
 	return "load " + one
 }
 
-// opponent returns the side that the library is compared with.
-func opponent() side {
-	if *kopfFlag != "" {
-		return python
+// opponents returns the sides that the library is compared with.
+func opponents() (all []side, err error) {
+	for name := range strings.SplitSeq(*againstFlag, ",") {
+		switch s := side(name); {
+		case s == python && *kopfFlag == "":
+			return nil, errors.New("-against kopf requires -kopf")
+		case s != plain && s != minimum && s != python:
+			return nil, fmt.Errorf("-against: unknown operator %q: use plain, minimum or kopf", name)
+		default:
+			all = append(all, s)
+		}
 	}
-	return plain
+	return all, nil
 }
