@@ -3,6 +3,7 @@ package commit
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,6 +31,8 @@ type Input struct {
 	Leaving bool
 	// Edited is true if handlers have changed the object since the cause was detected.
 	Edited bool
+	// Annotate changes the object's annotations. It is optional.
+	Annotate func(annotations map[string]string)
 	// Patches contains the handler patches, in order.
 	Patches []*HandlerPatch
 	// Revert undoes changes that the API server has accepted only in part.
@@ -64,7 +67,16 @@ func (b *Builder) Build(in Input) (Transaction, error) {
 	r := b.newStateDraft(in.Object, in.Cause, contentAnnotationsSize(target)-contentAnnotationsSize(in.Content))
 	r.finished = in.Finished
 	handled := b.Detector.MergeOwn(in.Content, in.Cause.New, change.HandlerPatch) // New, if the patch changes no field of the essence
-	tx, err := r.transaction(change, handled, r.saveOrPurge(in, change.HandlerPatch, handled))
+	err := r.saveOrPurge(in, change.HandlerPatch, handled)
+	if in.Annotate != nil {
+		annotations := maps.Clone(r.target.GetAnnotations())
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		in.Annotate(annotations)
+		r.target.SetAnnotations(annotations)
+	}
+	tx, err := r.transaction(change, handled, err)
 	// Records in the status must be stored neither before the pin nor before the changes whose success they report.
 	change.StatusLast = b.HasStatus && !in.Finished && change.FrameworkPatch["status"] != nil
 	if in.Finished && in.Cause.Reason == cause.Delete {

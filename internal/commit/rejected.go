@@ -12,8 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// isolateRejected writes each handler's patch in a separate request, to find the one that the API server rejects. The accepted patches are
-// stored on the way. The next write stores the records, and reverts the stored parts of rejected patches.
+// isolateRejected writes each handler's patch in a separate request, to find the one that the API server rejects. Accepted patches are
+// stored along the way. The next write stores the records, and reverts the stored parts of rejected patches.
 func (s *Session) isolateRejected(ctx context.Context, rejection error) error {
 	change := s.writing.change
 	s.writing.change, s.result.Rejected = nil, true
@@ -122,7 +122,7 @@ func (s *Session) abandonRevert(ctx context.Context, rejection error) error {
 	return s.Draft.SetBase(s.Draft.Base())
 }
 
-// discard records that the API server doesn't accept a handler's patch. If it rejects the content, the attempt has failed. If another
+// discard handles a handler's patch that the API server doesn't accept. If it rejects the content, the attempt has failed. If another
 // client has changed the same list, the attempt doesn't count.
 //
 // An attempt that has returned an error keeps its outcome and only loses its patch.
@@ -161,6 +161,6 @@ func (s *Session) discard(ctx context.Context, p *HandlerPatch, rejection error)
 		}
 		s.Records.RecordOutcome(p.ID, p.Outcome, now())
 	}
-	logger.Error(rejection, "The API server rejects the changes of the handler: the attempt has failed",
+	logger.Error(rejection, "The API server rejected the handler's changes; the attempt failed",
 		"attempt", p.Before.Retries, "permanent", p.Outcome.Final, "retryAfter", p.Outcome.Delay.String())
 }

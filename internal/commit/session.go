@@ -36,6 +36,9 @@ type Session struct {
 	Pauses      int32
 	Suspensions int64
 
+	// Annotate changes the object's annotations in the next write, in addition to the records. It is optional.
+	Annotate func(annotations map[string]string)
+
 	// ReportRejected is true if the API server has rejected the conditions about handlers.
 	ReportRejected bool
 
@@ -180,7 +183,7 @@ func (s *Session) failed(err error) error {
 func (s *Session) input() Input {
 	return Input{
 		Object: s.Draft.Base(), Content: s.Draft.Content(), Cause: &s.Cause, Progress: s.Records, Finished: s.IsFinished(), Unmatched: s.Unmatched,
-		Leaving: s.Leaving, Edited: s.edited, Patches: s.Draft.Patches(), Revert: s.writing.revert, Now: now(),
+		Leaving: s.Leaving, Edited: s.edited, Annotate: s.Annotate, Patches: s.Draft.Patches(), Revert: s.writing.revert, Now: now(),
 	}
 }
 

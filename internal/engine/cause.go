@@ -87,6 +87,7 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation, unreadable func(
 	r.matching = matching{detected: detected.Reason, view: view, handlers: plan.Matching(log.FromContext(ctx), &e.Handlers, view, r.subject())}
 	r.session.Unmatched = len(r.matching.handlers) == 0
 	r.session.Cause = e.causeFor(detected, r.draft.Base(), r.session.Unmatched)
+	e.findRequests(r)
 	return stored
 }
 

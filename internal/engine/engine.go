@@ -32,6 +32,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/internal/retry"
 	"github.com/kopf-runtime/kopf-runtime/internal/shards"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
@@ -60,6 +61,7 @@ type Engine struct {
 	pause      pauses
 	sharding   sharding
 	held       heldByReason
+	retries    *retry.Keys // of requests to call handlers again; nil if the objects contain no progress
 }
 
 // traits follow from the kind's declaration and the settings.

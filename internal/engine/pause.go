@@ -29,7 +29,7 @@ func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, held fu
 		return struct{}{}, hold.isActive() || found
 	})
 	if hold.isActive() {
-		log.FromContext(ctx).V(1).Info("The object is handled later", "why", hold.Message)
+		log.FromContext(ctx).V(1).Info("The object will be handled later", "why", hold.Message)
 	}
 	return hold.isActive()
 }
@@ -93,8 +93,8 @@ func (e *Engine) reconcileAll(namespaces []string) {
 		}
 	}
 	all := e.states.List()
-	// The filters of daemons and timers may no longer accept objects with pending events. So their daemons and timers are stopped before
-	// they can resume, and a worker starts those that still match.
+	// An object with pending events may no longer match the filters of its daemons and timers. So stop them before they can resume; a
+	// worker then restarts those that still match.
 	for _, obj := range all {
 		if pendingEvents[client.ObjectKeyFromObject(obj)] {
 			e.background.supervisor.StopAll(obj.GetUID(), daemons.ErrPaused)
@@ -145,7 +145,7 @@ func (e *Engine) obeyAnnotation(ctx context.Context, r *reconciliation) (Hold, e
 func warnAboutAnnotation(ctx context.Context, obj client.Object) {
 	value := obj.GetAnnotations()[PausedAnnotation]
 	if _, err := strconv.ParseBool(value); err != nil {
-		log.FromContext(ctx).Info(`The annotation that pauses the object is ignored: set it to "true" or "false"`, "annotation", PausedAnnotation, "value", value)
+		log.FromContext(ctx).Info(`Ignoring the annotation that pauses the object, because its value is invalid: set it to "true" or "false"`, "annotation", PausedAnnotation, "value", value)
 	}
 }
 

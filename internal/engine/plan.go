@@ -21,6 +21,7 @@ func (e *Engine) planCalls(ctx context.Context, r *reconciliation) (Hold, error)
 	if e.traits.retriesOnChange {
 		r.noteRelatedChange()
 	}
+	e.grantRequests(ctx, r)
 	e.makePlan(ctx, r)
 	return Hold{}, nil
 }
@@ -28,6 +29,10 @@ func (e *Engine) planCalls(ctx context.Context, r *reconciliation) (Hold, error)
 // selectHandlers finds the handlers that are called for the cause.
 func (e *Engine) selectHandlers(ctx context.Context, r *reconciliation) {
 	if !r.session.Cause.Reason.HasHandlers() {
+		return
+	}
+	if r.requested.reason != "" {
+		r.selectRequested()
 		return
 	}
 	situation := match.Cause{
@@ -170,6 +175,9 @@ func (e *Engine) schedule(ctx context.Context, r *reconciliation) (Hold, error) 
 	}
 	if until := r.held.Until; !until.IsZero() {
 		r.result = requeueBefore(r.result, max(until.Sub(at), conflictPause))
+	}
+	if r.hasUnanswered() {
+		r.result = requeueBefore(r.result, conflictPause)
 	}
 	r.result = requeueBefore(r.result, e.releaseLoops(ctx, r))
 	e.expectOwnEvent(r)

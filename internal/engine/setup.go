@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
+	"github.com/kopf-runtime/kopf-runtime/internal/retry"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -43,6 +45,9 @@ func New(settings Settings, kind Kind) *Engine {
 	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
 	e := &Engine{Settings: settings, Kind: kind.withHandlerDefaults(&settings)}
+	if prefix, _, isStamped := strings.Cut(e.Stamps.Key(""), "/"); isStamped && e.Remote == nil {
+		e.retries = retry.NewKeys(prefix, slices.Concat(e.Handlers.IDs(), e.BackgroundHandlers.IDs()))
+	}
 	e.queue.created, e.gone.deletions = time.Now(), newDeletionChecker()
 	e.states = objectstate.New[objectMemory](objectstate.Options{
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
@@ -52,6 +57,7 @@ func New(settings Settings, kind Kind) *Engine {
 
 		ExistedAtStart: func(first client.Object) bool { return e.epoch.Existed(first) }, // StartFrom sets the epoch
 		ReadBaseline:   settings.Baseline.Fetch,
+		Enqueues:       e.retries.Has,
 	})
 	e.events = &eventrecorder.Poster{
 		Name: e.Name, GVK: e.GVK, Client: e.Client, Recorder: e.Recorder, Level: e.Events,
@@ -165,7 +171,7 @@ func (e *Engine) newDetector() *cause.Detector {
 	return &cause.Detector{
 		Name: e.Name,
 		Essence: essence.Builder{
-			Fields: e.Fields, Conditions: e.Conditions, FindConditionStatuses: e.conditionStatuses(), Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin, e.Stamps},
+			Fields: e.Fields, Conditions: e.Conditions, FindConditionStatuses: e.conditionStatuses(), Cleaners: []essence.Cleaner{e.retries, e.Baseline, e.Store, e.Pin, e.Stamps},
 		},
 		Retype: e.retype,
 		// Results are part of the essence if they are stored outside of the status, or if a handler watches their field.

@@ -44,9 +44,10 @@ type reconciliation struct {
 	result     reconcile.Result
 	old        client.Object // the object of Cause.Old; nil until it is needed
 
-	matching matching
-	calls    calls
-	report   report
+	matching  matching
+	requested requestedCalls
+	calls     calls
+	report    report
 }
 
 // matching contains the handlers whose filters accept the object.

@@ -23,7 +23,7 @@ const (
 	pageSize   = 500
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
-	// overlap is how far back Events are listed again, counted from the end of the last response. It makes up for clock differences, and
+	// overlap is how far before the end of the last list or watch a new list reaches back. It makes up for clock differences, and
 	// for the time until a broken connection is noticed.
 	overlap = time.Minute
 )
@@ -116,7 +116,7 @@ func (w *Watcher) Run(ctx context.Context) {
 }
 
 // list delivers the existing Events that are young enough, oldest first, and returns the version from which a watch continues. If Events
-// from before the start are ignored, the first call requests just one Event, for the version, and doesn't deliver it.
+// from before the start are ignored, the first call requests a single Event, only to learn the resource version, and doesn't deliver it.
 func (w *Watcher) list(ctx context.Context) (version string, err error) {
 	options := metav1.ListOptions{FieldSelector: fieldSelector(w.Selector, w.Kind, w.Reporters...).String(), Limit: pageSize}
 	listed := w.Status().Listed

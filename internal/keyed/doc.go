@@ -1,2 +1,2 @@
-// Package keyed has a map for data that only few objects have at a time.
+// Package keyed has a map for data that only a few objects have at a time.
 package keyed

@@ -29,12 +29,12 @@ const (
 	discoveryIntervalNoCRDs = 10 * time.Second // if the operator may not watch CustomResourceDefinitions
 )
 
-// discoveryDelays are the delays between discoveries after an event of a CustomResourceDefinition. After a definition has changed, it can
-// take some seconds until the API server starts or stops serving the kind.
+// discoveryDelays are the delays between discoveries after a watch event for a CustomResourceDefinition. After a definition changes, the
+// API server can take a few seconds to start or stop serving the kind.
 var discoveryDelays = []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}
 
-// Dynamic starts a kind's controller when the API server serves the kind, and stops it when the API server no longer does. Only the
-// goroutine of Run may use the fields.
+// Dynamic starts a kind's controller when the API server serves the kind, and stops it when the API server no longer does. Once Run
+// has started, only its goroutine may change the fields, or read selected, reported and crdsKnown.
 type Dynamic struct {
 	runtime   *Runtime
 	settings  engine.Settings
@@ -44,14 +44,14 @@ type Dynamic struct {
 	declared  []Kind                    // kinds of WhenServed
 	selectors []Selector                // declarations of ForKinds
 	selected  map[selectedKind]*Kind    // kinds of ForKinds; nil for an invalid declaration
-	reported  map[string]bool           // messages that the last discovery has logged or repeated
+	reported  map[string]bool           // messages that applied at the last discovery; they aren't logged again
 	crdsKnown bool                      // the operator receives events of CustomResourceDefinitions
 	warms     bool                      // only fill caches and indexes, because the replica waits for leadership
 }
 
 // A Selector picks kinds from the served ones and declares them.
 type Selector interface {
-	// Choose returns the selected kinds. problems are ambiguous patterns, and faults of the user's function.
+	// Choose returns the selected kinds. problems are ambiguous patterns, and panics in the user's function.
 	Choose(served []watching.Resource) (kinds []watching.Resource, problems []error)
 	// Declare returns the declaration of a selected kind.
 	Declare(watching.Resource) (*Kind, error)
@@ -139,8 +139,8 @@ func (d *Dynamic) interval() time.Duration {
 	return wait
 }
 
-// watchDefinitions sends true after an event of a CustomResourceDefinition, and false if the operator can't watch them. It doesn't block:
-// if the previous value is still waiting, the new one is dropped.
+// watchDefinitions sends true after an event of a CustomResourceDefinition, and false if the operator can't watch them. It returns when
+// the context is cancelled. Sending never blocks: if the previous value hasn't been received yet, the new one is dropped.
 func (d *Dynamic) watchDefinitions(ctx context.Context, events chan<- bool) {
 	send := func(known bool) {
 		select {
@@ -263,7 +263,7 @@ func (d *Dynamic) desired(served []watching.Resource) (desired map[schema.GroupV
 				continue
 			}
 			if trace := guard.Trace(err); trace != "" {
-				d.log().Error(err, "The function of KindsFunc panicked; the kind is not selected", "stack", trace)
+				d.log().Error(err, "The function passed to KindsFunc panicked; the kind is not selected", "stack", trace)
 			} else {
 				d.log().Info("A pattern is ambiguous; it selects no kind", "error", key)
 			}
@@ -289,7 +289,7 @@ func (d *Dynamic) desired(served []watching.Resource) (desired map[schema.GroupV
 	return desired, unwatchable, waiting
 }
 
-// declare returns the declaration of a selected kind, or nil if it is invalid. The function of ForKinds is called only once per kind.
+// declare returns the declaration of a selected kind, or nil if it is invalid. The function passed to ForKinds is called only once per kind.
 func (d *Dynamic) declare(s Selector, r watching.Resource) *Kind {
 	key := selectedKind{s, r.GroupVersionKind}
 	if one, known := d.selected[key]; known {
@@ -304,7 +304,7 @@ func (d *Dynamic) declare(s Selector, r watching.Resource) *Kind {
 	return one
 }
 
-// start starts a kind's controller, unless it has failed not long ago.
+// start starts a kind's controller, unless it failed recently.
 func (d *Dynamic) start(ctx context.Context, one Kind) {
 	d.kindsChanged(ctx, 1) // must happen before this function returns
 	started := d.runtime.Units.Start(ctx, one.GVK, func(ctx context.Context) error {

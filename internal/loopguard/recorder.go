@@ -17,7 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// maxReads limits how many states of the object are recorded in one attempt.
+// maxReads limits how many states of the object are kept at a time; when it is reached, all of them are dropped.
 const maxReads = 8
 
 // Recorder is a handler's client for one attempt. It records the changes that the handler makes to its own object. It is safe for
@@ -131,7 +131,7 @@ func (r *Recorder) update(obj client.Object, status bool, send func() error) err
 	base, known := r.read[obj.GetResourceVersion()]
 	r.mu.Unlock()
 	if !known {
-		base = r.Received.Content // the handler has read the object with another client
+		base = r.Received.Content // the handler didn't read this state with Get, for example because it updates the object it received
 	}
 	if failed := send(); failed != nil {
 		return failed

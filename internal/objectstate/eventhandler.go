@@ -29,7 +29,7 @@ func (noopObserver) OnLeave(client.Object, bool)             {}
 // EventHandler returns a handler that records an informer's events and enqueues the keys of their objects. Every event is recorded. If all
 // predicates accept an event, even a resync, its key is marked as dirty; creations and updates are enqueued then. Deletions, and updates
 // that start a deletion or replace the object, are enqueued regardless of the predicates. With [Options.RecordEvents], so is every event
-// except a resync. observer may be nil.
+// except a resync, and with [Options.Enqueues], every event of the objects that it accepts. observer may be nil.
 func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predicate) handler.EventHandler {
 	accepts := predicate.And(predicates...)
 	if observer == nil {
@@ -45,7 +45,7 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			} else {
 				s.recordEvent(Event{Object: e.Object, Type: eventAdded})
 			}
-			if accepted || s.options.RecordEvents {
+			if accepted || s.options.RecordEvents || s.mustEnqueue(e.Object) {
 				s.enqueue(q, e.Object)
 			} else {
 				s.markSkipped(e.Object)
@@ -73,7 +73,7 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			}
 			// Predicates that compare generations or labels don't notice when a deletion starts.
 			deleting := e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
-			if replaced || deleting || accepted || s.options.RecordEvents && !resynced {
+			if replaced || deleting || accepted || !resynced && (s.options.RecordEvents || s.mustEnqueue(e.ObjectNew)) {
 				s.enqueue(q, e.ObjectNew)
 			} else if !resynced {
 				s.markSkipped(e.ObjectNew)
@@ -93,6 +93,10 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			s.enqueue(q, e.Object) // regardless of the predicates, because the worker must remove the object's state
 		},
 	}
+}
+
+func (s *Store[W]) mustEnqueue(obj client.Object) bool {
+	return s.options.Enqueues != nil && s.options.Enqueues(obj)
 }
 
 func (s *Store[W]) enqueue(q queue, obj client.Object) {

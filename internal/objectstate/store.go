@@ -42,6 +42,8 @@ type Options struct {
 	// ExistedAtStart reports whether an object existed when the process started although it was missing from the informer's first listing.
 	// obj is the object's first observed state. Leave it nil if the first listing is complete.
 	ExistedAtStart func(obj client.Object) bool
+	// Enqueues reports whether an object must be reconciled even if the predicates reject its event. It is optional.
+	Enqueues func(client.Object) bool
 	// ReadBaseline returns an object's stored baseline, for [Store.BaselineBeforeReplacement]. If it is nil, the store doesn't compare
 	// baselines.
 	ReadBaseline func(client.Object) []byte

@@ -39,7 +39,7 @@ func NewIndexGate(kinds []engine.Kind) *Gate {
 			indexed = append(indexed, kind.Name)
 		}
 	}
-	return NewGate("timed out waiting for the indexes: check that the functions of IndexBy return quickly", indexed...)
+	return NewGate("timed out waiting for the indexes: check that the functions passed to IndexBy return quickly", indexed...)
 }
 
 // Complete records that one thing is complete. The gate opens after the last one.

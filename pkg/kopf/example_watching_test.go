@@ -140,7 +140,7 @@ func ExampleRequest_RequeueAfter() {
 		OnReconcile("restore", func(ctx context.Context, req *DatabaseRequest) error {
 			address, err := cloud.Ensure(ctx, req.Object.Name, req.Object.Spec.Size)
 			if err == nil && address == "" {
-				req.RequeueAfter(15 * time.Second) // the cloud still works on it: again in 15 s, or earlier if something changes
+				req.RequeueAfter(15 * time.Second) // the cloud is still working on it: try again in 15 s, or earlier if something changes
 			}
 			req.Object.Status.Address = address
 			return err

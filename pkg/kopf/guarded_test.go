@@ -224,7 +224,7 @@ func TestGuard(t *testing.T) {
 				return false
 			})
 			return options{f.resource(), kopf.ForKinds(selects, func(metav1.APIResource) kopf.Option { return kopf.For(&corev1.Secret{}) })}
-		}, logged: []string{"The function of KindsFunc panicked", `"error"="Secret, v1: KindsFunc`}, all: true},
+		}, logged: []string{"The function passed to KindsFunc panicked", `"error"="Secret, v1: KindsFunc`}, all: true},
 		{name: "WithNamespaceFunc", declare: func(f *faultyFunction) options {
 			return options{f.resource(), kopf.WithNamespaceFunc(func(ns *corev1.Namespace) bool { f.forBad(ns); return true })}
 		}, logged: []string{"The function of WithNamespaceFunc panicked", `"error"="WithNamespaceFunc`, `"namespace"="bad"`}, all: true},

@@ -63,8 +63,8 @@ type Request[T client.Object] struct {
 	//
 	// Equivalent in kopf: retry, started.
 	Attempt progress.Attempt
-	// Client is the manager's client, which reads from the manager's cache. Kinds for which the operator has its own cache (see
-	// [WithKindCaches]) are read from there. For cause handlers and reconcile handlers, Client also records writes to the handler's own
+	// Client is the manager's client, which reads from the manager's cache. Objects of kinds for which the operator has its own
+	// cache (see [WithKindCaches]) are read from that cache instead. For cause handlers and reconcile handlers, Client also records writes to the handler's own
 	// object, so that the operator can detect handlers that trigger themselves (see [WithLoopGuard]).
 	Client client.Client
 
@@ -154,7 +154,7 @@ func (r *Request[T]) EventAbout(obj client.Object, eventType, reason, action, no
 	}
 }
 
-// RequeueAfter makes the operator call an [Resource.OnReconcile] handler again after a delay, or earlier if something changes. This doesn't
+// RequeueAfter makes the operator call a [Resource.OnReconcile] handler again after a delay, or earlier if something changes. This doesn't
 // count as a failure: nothing is logged or reported as one, and handlers with [After] are still called. The delay replaces the handler's
 // [Interval] once. If the handler calls RequeueAfter several times, the shortest delay applies. A delay that isn't positive has no effect.
 // If the handler also returns an error, the backoff applies instead, as in controller-runtime.
@@ -163,7 +163,7 @@ func (r *Request[T]) EventAbout(obj client.Object, eventType, reason, action, no
 // interval.
 func (r *Request[T]) RequeueAfter(delay time.Duration) {
 	if r.call != nil && r.Reason != ReasonReconcile {
-		r.errs = append(r.errs, Permanent(fmt.Errorf("RequeueAfter is only for OnReconcile handlers, and the handler is called for %q: "+
+		r.errs = append(r.errs, Permanent(fmt.Errorf("RequeueAfter is only for OnReconcile handlers, but this handler was called for %q: "+
 			"return Temporary in a cause handler, and use the interval of a timer", r.Reason)))
 		return
 	}
@@ -236,7 +236,7 @@ func (h Handler[T]) forEngine(c client.Client, hasGoroutine bool) func(ctx conte
 func newRequest[T client.Object](call *invoke.Request) (*Request[T], error) {
 	object, ok := call.Object.(T)
 	if !ok {
-		return nil, fmt.Errorf("the object has the Go type %T, which the handler does not expect: report this as a bug of kopf-runtime", call.Object)
+		return nil, fmt.Errorf("the object has the Go type %T, which the handler does not expect: report this as a bug in kopf-runtime", call.Object)
 	}
 	req := &Request[T]{
 		Object: object, Diff: call.Diff, Handler: call.ID, Reason: Reason(call.Reason), Event: watch.EventType(call.Event), Attempt: call.Attempt,

@@ -128,14 +128,15 @@ func (k annotationKeys) check(id string) (string, error) {
 		return "", fmt.Errorf("id %q cannot be stored as annotation %q: %w", id, key, err)
 	}
 	if isReserved(strings.TrimPrefix(key, k.prefix+"/")) {
-		return "", fmt.Errorf("id %q is reserved by the framework: choose another id", id)
+		return "", fmt.Errorf("id %q is reserved by the framework: choose another id, with RenamedFrom if objects already have progress for it", id)
 	}
 	return key, nil
 }
 
 // isReserved reports whether the framework stores its own data under this annotation name.
 func isReserved(name string) bool {
-	return slices.Contains([]string{markerName, baselineName, touchName, pinName, digestName}, name) || strings.HasPrefix(name, stampName)
+	return slices.Contains([]string{markerName, baselineName, touchName, pinName, digestName, "retry", "retried"}, name) ||
+		strings.HasPrefix(name, stampName) || strings.HasPrefix(name, "retry.") || strings.HasPrefix(name, "retried.") // requests to call handlers
 }
 
 // mark adds the annotation that makes kopf recognize the prefix. The default prefix doesn't need it. kopf also omits it for other prefixes

@@ -193,6 +193,8 @@ func TestKeyChecker(t *testing.T) {
 		{name: "B-21 a slash at the end", id: "fn/", problem: "annotation"},
 		{name: "B-21 the name of the baseline", id: "last-handled-configuration", problem: "reserved by the framework"},
 		{name: "B-21 the name of the marker", prefix: ownPrefix, id: "kopf-managed", problem: "reserved by the framework"},
+		{name: "B-21 a request to call a handler", id: "retry/provision", problem: "reserved by the framework"},
+		{name: "B-21 the answer to a request", id: "retried", problem: "reserved by the framework"},
 		{name: "B-21 the name of kopf's touch", id: "touch-dummy", problem: "reserved by the framework"},
 		{name: "KEY-03 a prefix that annotations cannot have", prefix: repeat("p", 250) + ".com", id: "fn", problem: "annotation"},
 	} {

@@ -134,14 +134,14 @@ func (s statusStore) change(obj client.Object, changes []recordChange) error {
 	return nil
 }
 
-// touchKey is the key beside the field that kopf changes to trigger another event of the object. We don't need it.
+// touchKey is the key next to the field; kopf changes it to trigger a new watch event for the object. We don't need it.
 const touchKey = "dummy"
 
 func (s statusStore) parent() objectField {
 	return s.field[:max(0, strings.LastIndexByte(string(s.field), '.'))]
 }
 
-// removeTouch removes what a killed operator in Python has left.
+// removeTouch removes the touch key that a killed Python operator left behind.
 func (s statusStore) removeTouch(obj client.Object) error {
 	touch := s.parent() + "." + touchKey
 	if _, isMap := obj.(*unstructured.Unstructured); !isMap && !touch.existsIn(reflect.TypeOf(obj)) {
@@ -158,7 +158,7 @@ func describeChanges(changes []recordChange) string {
 	if len(changes) == 1 {
 		return fmt.Sprintf("%s the record of handler %q", verb, first.id)
 	}
-	return fmt.Sprintf("%s the records of handler %q and %d others", verb, first.id, len(changes)-1)
+	return fmt.Sprintf("%s the records of handler %q and %d more", verb, first.id, len(changes)-1)
 }
 
 func (s statusStore) Clear(essence map[string]any) { s.field.clear(essence) }

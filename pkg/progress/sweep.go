@@ -66,13 +66,13 @@ func (k annotationKeys) matchesKnown(key string, owned bool, known []string) boo
 	return slices.ContainsFunc(known, func(id string) bool {
 		parent := sanitizeName(id) + "."
 		return slices.Contains(k.named(id, owned), key) || strings.HasPrefix(name, parent) ||
-			// The hash can have replaced the end of the parent's name.
+			// The hash may have replaced the end of the parent's name.
 			shortened && strings.HasPrefix(parent, begin)
 	})
 }
 
-// trimHash returns a name without its hash, and whether it may have been shortened. Only names of the maximum length can have been, but in
-// the older generation of keys, names with a long prefix have no maximum length.
+// trimHash returns a name without its hash, and whether it may have been shortened. Shortened names always have the maximum length, except
+// in the older generation of keys: with a long prefix, they can have any length there.
 func (k annotationKeys) trimHash(name string) (begin string, shortened bool) {
 	length, maxV1 := utf8.RuneCountInString(name), k.maxV1Length()
 	inV2 := length == maxNameLength

@@ -48,7 +48,7 @@ func decodeJSON(text []byte) (value any, err error) {
 
 // isUnchanged reports whether a handler left its object unchanged. The strict comparison runs first, because it is much faster and most
 // validating handlers don't change the object. The semantic comparison also accepts different notations of a quantity or a time. It panics
-// on changed values with unexported fields, and isUnchanged then returns false.
+// when it reaches an unexported field, even an unchanged one, and isUnchanged then returns false.
 func isUnchanged(before runtime.Object, after client.Object) bool {
 	was, untyped := before.(*unstructured.Unstructured)
 	if is, ok := after.(*unstructured.Unstructured); ok && untyped {

@@ -118,7 +118,7 @@ func (r *configurationReconciler) run(ctx context.Context) error {
 }
 
 // reconcile writes configurations and certificates that differ from the desired state. It returns the delay until the next reconcile, or
-// zero if only a trigger causes it.
+// zero to wait for a trigger.
 func (r *configurationReconciler) reconcile(ctx context.Context) (time.Duration, error) {
 	bundle, err := r.caProvider.caBundle()
 	if err != nil {
@@ -153,8 +153,8 @@ func (r *configurationReconciler) reconcile(ctx context.Context) (time.Duration,
 	return shortestDelay(next, pause), err
 }
 
-// desiredEntries returns the entries of all hooks with a [Plural] or a kind that the API server serves. unknown reports whether entries of
-// other hooks are missing.
+// desiredEntries returns the entries of all hooks with a [Plural] or a kind that the API server serves. unknown reports whether hooks were
+// left out because the API server doesn't serve their kinds.
 func (r *configurationReconciler) desiredEntries(bundle []byte) (out map[hookKind][]entry, unknown bool, err error) {
 	out = map[hookKind][]entry{}
 	for _, n := range r.hooks {

@@ -293,7 +293,7 @@ var _ = Describe("Handlers for Kubernetes Events", func() {
 		other.join(ctx)
 		op := start(ns, options(about(seen, clusterevents.Selector{}), kopf.WithPeering(peering.Options{Namespaces: []string{ns}, Mandatory: true})))
 		watchingEvents(op)
-		Eventually(func() []string { return op.log.find("The object is handled later") }).ShouldNot(BeEmpty())
+		Eventually(func() []string { return op.log.find("The object will be handled later") }).ShouldNot(BeEmpty())
 		postEvent(ctx, one, "Paused")
 		Consistently(seen.all, quietTime).Should(BeEmpty())
 		other.leave(ctx)

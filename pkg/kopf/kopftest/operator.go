@@ -52,7 +52,7 @@ func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
 
 // RunManager is [Cluster.Run] for an operator with its own setup function, such as the one in main.go. The functions in change modify the
 // manager's options, for example Cache.ByObject. By default, NewCache is [kopf.NewCache]. If a function sets WebhookServer, the options of
-// [kopf.WithWebhooks] apply to the admission handlers. Do this if setup also uses webhooks of package webhooks or of controller-runtime.
+// [kopf.WithWebhooks] apply to the admission handlers. Do this if setup also uses webhooks from package webhooks or from controller-runtime.
 func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error, change ...func(*manager.Options)) *Operator {
 	t.Helper()
 	o := c.operator(nil)
@@ -133,7 +133,7 @@ func (o *Operator) end() error {
 		return errors.New(o.unstoppable)
 	}
 	if !ended {
-		return fmt.Errorf("the operator still runs %s after it was stopped", stopTimeout)
+		return fmt.Errorf("the operator is still running %s after it was stopped", stopTimeout)
 	}
 	if away := o.tracker.runawayReason(); away != "" {
 		return errors.New(away)

@@ -264,7 +264,7 @@ func Remote(t *testing.T, remote progress.Remote, newObject func(t *testing.T) c
 		t.expect(t.obj, one, first)
 		second := t.save(t.obj, two, first)
 		if second == first {
-			t.Errorf("the version is still %q after a change of the data, want another one", second)
+			t.Errorf("the version is still %q after the data changed, want a different one", second)
 		}
 		t.expect(t.obj, two, second)
 	})
@@ -320,15 +320,15 @@ func Remote(t *testing.T, remote progress.Remote, newObject func(t *testing.T) c
 		t.save(other, nil, t.save(other, two, ""))
 		t.expect(t.obj, one, version)
 	})
-	run("the end of the context", func(t *remoteTest) {
+	run("a cancelled context", func(t *remoteTest) {
 		version := t.save(t.obj, one, "")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := remote.Load(ctx, t.obj); err == nil {
-			t.Error("Load with an ended context returns no error, want one")
+			t.Error("Load with a cancelled context returns no error, want one")
 		}
 		if _, err := remote.Save(ctx, t.obj, progress.Snapshot{Data: two, Version: version}); err == nil {
-			t.Error("Save with an ended context returns no error, want one")
+			t.Error("Save with a cancelled context returns no error, want one")
 		}
 		t.expect(t.obj, one, version)
 	})
@@ -365,7 +365,7 @@ func (t *remoteTest) save(obj client.Object, data []byte, version string) string
 		t.Fatalf("Save of %.100s with the version %q returns an error: %v", data, version, err)
 	}
 	if (saved == "") != (len(data) == 0) {
-		t.Fatalf("Save of %.100s returns the version %q; it must be empty only after a deletion", data, saved)
+		t.Fatalf("Save of %.100s returns the version %q; want an empty version after a deletion, and a non-empty one otherwise", data, saved)
 	}
 	return saved
 }

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+	framework "github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+)
+
+func TestRetry_InvalidFlags(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	for args, part := range map[string]string{
+		"x y":                          `required flag(s) "handler" not set`,
+		"x y --handler=":               "--handler is empty",
+		"x y --handler a --prefix a_b": `--prefix "a_b"`,
+		"x y --handler a --timeout 0s": "--timeout must be positive",
+		"x y -A --handler a":           "--all-namespaces and names are mutually exclusive",
+	} {
+		if out, err := kopf(t, append([]string{"retry"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("kopf retry %s: %q, %v; want %q", args, out, err, part)
+		}
+	}
+}
+
+func TestRetry(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	cp, err := controlplane.Start(controlplane.Options{CRDPaths: []string{"../../examples/01-minimal/config/crd"}})
+	must(t, err)
+	t.Cleanup(func() { _ = cp.Stop() })
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, cp.WriteKubeconfig(file))
+	t.Setenv("KUBECONFIG", file)
+	k8s, err := client.New(cp.Config, client.Options{})
+	must(t, err)
+	var calls atomic.Int32
+	var outcome atomic.Pointer[error]
+	invalid := framework.Permanent(errors.New("invalid"))
+	outcome.Store(&invalid)
+	databases := framework.For(framework.Unstructured(databaseKind)).
+		OnCreate("provision", func(context.Context, *framework.Request[*unstructured.Unstructured]) error {
+			calls.Add(1)
+			return *outcome.Load()
+		})
+	ctx, stop := context.WithCancel(t.Context())
+	mgr, err := ctrl.NewManager(cp.Config, ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
+	must(t, err)
+	must(t, framework.SetupWithManager(mgr, databases))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	for _, name := range []string{"one", "two"} {
+		must(t, k8s.Create(t.Context(), sample(name, nil)))
+	}
+	for calls.Load() < 2 {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("the objects are not handled")
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	out, err := kopf(t, "retry", kind, "one", "--handler", "provision", "--handler", "none")
+	for _, part := range []string{"provision: failed: invalid", "none: refused: there is no cause handler with this id"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%q, %v; want an error with %q", out, err, part)
+		}
+	}
+	busy := framework.Temporary(errors.New("busy"), time.Hour)
+	outcome.Store(&busy)
+	out, err = kopf(t, "retry", kind, "one", "--handler", "provision", "--timeout", "2s")
+	if err == nil || !strings.Contains(err.Error(), "still retrying after 2s") || !strings.Contains(out, "retrying") {
+		t.Errorf("%q, %v; want a handler that is still retrying", out, err)
+	}
+	outcome.Store(new(error))
+	before := calls.Load()
+	out = mustRun(t, "retry", kind, "--handler", "provision", "--text", "repaired", "-o", "json") // all objects
+	var results []retried
+	must(t, json.Unmarshal([]byte(out), &results))
+	if len(results) != 2 || results[0].Outcome != "succeeded" || results[1].Outcome != "succeeded" || results[0].Request != "repaired" {
+		t.Errorf("results = %+v, want two successes", results)
+	}
+	if n := calls.Load() - before; n != 2 {
+		t.Errorf("the handler was called %d times, want once for each object", n)
+	}
+	out, err = kopf(t, "retry", kind, "one", "--handler", "provision", "--prefix", "other.example.com", "--timeout", "1s")
+	if err == nil || !strings.Contains(err.Error(), "no answer after 1s") {
+		t.Errorf("%q, %v; want no answer for another prefix", out, err)
+	}
+	if out = mustRun(t, "retry", kind, "two", "--handler", "provision", "--no-wait"); !strings.Contains(out, "requested") {
+		t.Errorf("got %q", out)
+	}
+	stop()
+	must(t, <-ended)
+}

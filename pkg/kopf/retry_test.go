@@ -1,0 +1,274 @@
+package kopf_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// A retryWorld is an object whose handlers do what the test says.
+type retryWorld struct {
+	*testing.T
+	*kopftest.Cluster
+	log  texts
+	do   map[string]error // what handlers return; nil without an entry
+	obj  configMap
+	stop func() error
+}
+
+// onlyData rejects the events of requests.
+var onlyData = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return !maps.Equal(e.ObjectOld.(configMap).Data, e.ObjectNew.(configMap).Data)
+}}
+
+const retryPrefix = "kopf.zalando.org/"
+
+func (w *retryWorld) handler(id string) kopf.Handler[configMap] {
+	return func(_ context.Context, req *kopf.Request[configMap]) error {
+		err := w.do[id]
+		w.log.addf("%s:%s#%d", id, req.Reason, req.Attempt.Number)
+		if req.Reason == kopf.ReasonUpdate && len(req.Diff) == 0 && (req.Old == nil || req.Old.Data["a"] != req.Object.Data["a"]) {
+			w.log.addf("without a change, Old is %v", req.Old)
+		}
+		return err
+	}
+}
+
+func (w *retryWorld) run(options ...kopf.Option) {
+	w.Helper()
+	if w.stop != nil {
+		if err := w.stop(); err != nil {
+			w.Fatal(err)
+		}
+	}
+	things := kopf.For(&corev1.ConfigMap{}, kopf.WithPredicates(onlyData)).
+		OnCreateOrUpdate("apply", w.handler("apply")).
+		OnCreate("create", w.handler("create")).
+		OnField("field", "data.a", w.handler("field")).
+		OnResume("resume", w.handler("resume")).
+		OnDelete("delete", w.handler("delete"), kopf.Backoff(time.Hour)).
+		OnUpdate("other", w.handler("other"), kopf.Label("other", filter.Present)).
+		Timer("timer", daemons.Timer{Interval: time.Hour}, func(context.Context, *kopf.Request[configMap]) error { return nil }, kopf.InitialDelay(time.Hour))
+	w.stop = runShard(w.T, w.Cluster, append([]kopf.Option{things}, options...)...)
+}
+
+// request asks for handlers' calls, as kubectl annotate does.
+func (w *retryWorld) request(text string, ids ...string) {
+	w.Helper()
+	for _, id := range ids {
+		w.patch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, retryPrefix+"retry."+id, text))
+	}
+}
+
+func (w *retryWorld) patch(text string) {
+	w.Helper()
+	if err := w.Client.Patch(w.Context(), w.obj.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(text))); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// expect compares the handlers' calls of the last minute, and the requests and answers on the object.
+func (w *retryWorld) expect(calls string, annotations ...string) {
+	w.Helper()
+	expectTexts(w.T, &w.log, calls)
+	w.Get(w.T, w.obj)
+	found := map[string]string{}
+	for key, value := range w.obj.Annotations {
+		if name, ours := strings.CutPrefix(key, retryPrefix); ours && strings.HasPrefix(name, "retr") {
+			found[name] = value
+		}
+	}
+	if len(found) != len(annotations)/2 {
+		w.Errorf("annotations = %v, want %q", found, annotations)
+	}
+	for i := 0; i+1 < len(annotations); i += 2 {
+		if got := found[annotations[i]]; got != annotations[i+1] {
+			w.Errorf("%s = %s, want %s", annotations[i], got, annotations[i+1])
+		}
+	}
+}
+
+func answer(request, outcome, message string) string {
+	if message != "" {
+		return fmt.Sprintf(`{"request":%q,"outcome":%q,"message":%q}`, request, outcome, message)
+	}
+	return fmt.Sprintf(`{"request":%q,"outcome":%q}`, request, outcome)
+}
+
+func retryTest(t *testing.T, test func(*retryWorld)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		scheme := runtime.NewScheme()
+		scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
+		metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+		w := &retryWorld{T: t, Cluster: kopftest.Memory(t, kopftest.Types(scheme)), do: map[string]error{}}
+		w.obj = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Data: map[string]string{"a": "1"}}
+		test(w)
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRetry_EndsADelay(t *testing.T) {
+	retryTest(t, func(w *retryWorld) {
+		w.do["apply"] = kopf.Temporary(errors.New("busy"), 12*time.Hour)
+		w.run()
+		w.Create(t, w.obj)
+		w.expect("apply:create#0, create:create#0, field:create#0")
+		w.request("now", "apply")
+		w.expect("apply:create#1", "retry.apply", "now", "retried.apply", answer("now", "retrying", "busy"))
+		w.request("again", "apply")
+		delete(w.do, "apply")
+		w.expect("apply:create#2", "retried.apply", answer("again", "succeeded", ""))
+		w.patch(`{"data":{"a":"2"}}`)
+		w.expect("apply:update#0, field:update#0") // the end of the next cycle removes the answer
+	})
+}
+
+func TestRetry_AfterTheCycle(t *testing.T) {
+	retryTest(t, func(w *retryWorld) {
+		w.do["apply"], w.do["create"] = kopf.Permanent(errors.New("invalid")), kopf.Permanent(errors.New("invalid"))
+		w.run()
+		w.Create(t, w.obj)
+		w.expect("apply:create#0, create:create#0, field:create#0")
+		baseline := w.obj.Annotations[retryPrefix+"last-handled-configuration"]
+		w.request("a", "apply", "create", "field.data.a", "resume")
+		w.expect("apply:update#0, create:create#0, field:update#0, resume:resume#0",
+			"retried.apply", answer("a", "failed", "invalid"), "retried.create", answer("a", "failed", "invalid"),
+			"retried.field.data.a", answer("a", "succeeded", ""), "retried.resume", answer("a", "succeeded", ""))
+		if after := w.obj.Annotations[retryPrefix+"last-handled-configuration"]; after != baseline {
+			t.Errorf("the baseline was %s and is %s", baseline, after)
+		}
+		for key := range w.obj.Annotations {
+			if strings.HasPrefix(key, retryPrefix+"apply") || strings.HasSuffix(key, "pinned-configuration") {
+				t.Errorf("%s is left", key)
+			}
+		}
+		delete(w.do, "apply")
+		w.request("a", "apply") // the same text is a new request, because the first one was answered
+		w.expect("apply:update#0",
+			"retried.apply", answer("a", "succeeded", ""), "retried.create", answer("a", "failed", "invalid"),
+			"retried.field.data.a", answer("a", "succeeded", ""), "retried.resume", answer("a", "succeeded", ""))
+		w.expect("", "retried.apply", answer("a", "succeeded", ""), "retried.create", answer("a", "failed", "invalid"),
+			"retried.field.data.a", answer("a", "succeeded", ""), "retried.resume", answer("a", "succeeded", ""))
+	})
+}
+
+// A request survives a restart, edits of the object, and a pause; it can be withdrawn.
+func TestRetry_IsKept(t *testing.T) {
+	retryTest(t, func(w *retryWorld) {
+		w.run()
+		w.Create(t, w.obj)
+		w.expect("apply:create#0, create:create#0, field:create#0")
+		w.do["create"] = kopf.Temporary(errors.New("busy"), 10*time.Minute)
+		w.request("a", "create")
+		waiting := []string{"retry.create", "a", "retried.create", answer("a", "retrying", "busy")}
+		w.expect("create:create#0", waiting...)
+		w.run()
+		w.expect("create:create#0, resume:resume#0", waiting...) // another cycle supersedes the earlier attempts
+		w.patch(`{"data":{"a":"2"}}`)
+		w.expect("apply:update#0, create:create#0, field:update#0", waiting...)
+		<-time.After(10 * time.Minute)
+		w.expect("create:create#1", waiting...)
+		w.patch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, kopf.PausedAnnotation))
+		<-time.After(20 * time.Minute)
+		w.request("b", "create")
+		w.expect("", "retry.create", "b", "retried.create", answer("a", "retrying", "busy"))
+		delete(w.do, "create")
+		w.patch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, kopf.PausedAnnotation))
+		w.expect("create:create#2", "retried.create", answer("b", "succeeded", ""))
+
+		w.do["create"] = kopf.Temporary(errors.New("busy"), 10*time.Minute)
+		w.request("c", "create")
+		w.expect("create:create#0", "retry.create", "c", "retried.create", answer("c", "retrying", "busy"))
+		w.patch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, retryPrefix+"retry.create"))
+		<-time.After(time.Hour)
+		w.expect("", "retried.create", answer("c", "retrying", "busy"))
+	})
+}
+
+func TestRetry_Refused(t *testing.T) {
+	retryTest(t, func(w *retryWorld) {
+		w.run()
+		w.Create(t, w.obj)
+		w.expect("apply:create#0, create:create#0, field:create#0")
+		w.request("a", "unknown", "delete", "other", "timer")
+		w.expect("",
+			"retried.unknown", answer("a", "refused", "there is no cause handler with this id: use one that kopf why shows, and the parent of a sub-handler"),
+			"retried.delete", answer("a", "refused", "the handler is only called for objects that are being deleted"),
+			"retried.other", answer("a", "refused", "the handler's filters don't match the object"),
+			"retried.timer", answer("a", "refused", "daemons and timers cannot be called on request"))
+		w.do["delete"] = errors.New("not yet")
+		if err := w.Client.Delete(t.Context(), w.obj.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		expectTexts(t, &w.log, "delete:delete#0")
+		delete(w.do, "delete")
+		w.request("b", "delete")
+		expectTexts(t, &w.log, "delete:delete#1")
+		if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(w.obj), &corev1.ConfigMap{}); err == nil {
+			t.Error("the object still exists")
+		}
+	})
+}
+
+// After a crash, a conflict or a lost response at any write, each request is answered, and nothing is left of it.
+func TestRetry_Faults(t *testing.T) {
+	for name, explore := range map[string]func(func() kopftest.Scenario){
+		"check":   func(s func() kopftest.Scenario) { kopftest.Check(t, s) },
+		"explore": func(s func() kopftest.Scenario) { kopftest.Explore(t, s, kopftest.WithPairs(), kopftest.WithMaxPlans(150)) },
+	} {
+		t.Run(name, func(*testing.T) {
+			explore(func() kopftest.Scenario {
+				obj, attempts := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Data: map[string]string{"a": "1"}}, 0
+				annotate := func(id, text string) func(testing.TB, *kopftest.Cluster) {
+					return func(t testing.TB, c *kopftest.Cluster) {
+						kopftest.Edit(t, c, obj.DeepCopy(), func(obj *corev1.ConfigMap) {
+							metav1.SetMetaDataAnnotation(&obj.ObjectMeta, retryPrefix+"retry."+id, text)
+						})
+					}
+				}
+				things := kopf.For(&corev1.ConfigMap{}).
+					OnCreate("create", func(_ context.Context, req *kopf.Request[configMap]) error {
+						if attempts++; attempts%2 == 1 {
+							return kopf.Temporary(errors.New("busy"), 5*time.Second)
+						}
+						return nil
+					}).
+					OnUpdate("update", func(_ context.Context, req *kopf.Request[configMap]) error {
+						metav1.SetMetaDataLabel(&req.Object.ObjectMeta, "seen", req.Object.Data["a"])
+						return nil
+					})
+				return kopftest.Scenario{
+					Given:    kopftest.Given{Objects: []client.Object{obj}},
+					Operator: func() []kopf.Option { return []kopf.Option{things} },
+					Steps: []func(testing.TB, *kopftest.Cluster){
+						annotate("create", "first"), annotate("update", "second"), annotate("unknown", "third"),
+						func(t testing.TB, c *kopftest.Cluster) {
+							kopftest.Edit(t, c, obj.DeepCopy(), func(obj *corev1.ConfigMap) { obj.Data["a"] = "2" })
+						},
+					},
+				}
+			})
+		})
+	}
+}
