@@ -4,12 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -101,6 +106,41 @@ func TestRetry(t *testing.T) {
 	if out = mustRun(t, "retry", kind, "two", "--handler", "provision", "--no-wait"); !strings.Contains(out, "requested") {
 		t.Errorf("got %q", out)
 	}
+	runRetriesOfThePage(t, k8s)
 	stop()
 	must(t, <-ended)
+}
+
+// runRetriesOfThePage runs the commands of docs/errors.md.
+func runRetriesOfThePage(t *testing.T, k8s client.Client) {
+	t.Helper()
+	must(t, k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
+	orders := sample("orders", nil)
+	orders.SetNamespace("shop")
+	must(t, k8s.Create(t.Context(), orders))
+	text, err := os.ReadFile("../../docs/errors.md")
+	must(t, err)
+	blocks := regexp.MustCompile("(?s)```console\n\\$ (kopf|kubectl) ([^\n]*)\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("docs/errors.md has the commands %q, want two", blocks)
+	}
+	if got := regexp.MustCompile(` +\n`).ReplaceAllString(mustRun(t, strings.Fields(blocks[0][2])...), "\n"); strings.TrimSpace(got) != strings.TrimSpace(blocks[0][3]) {
+		t.Errorf("kopf %s prints\n%s\nwant\n%s", blocks[0][2], got, blocks[0][3])
+	}
+	assets, err := controlplane.Assets()
+	must(t, err)
+	output, err := exec.CommandContext(t.Context(), filepath.Join(assets, "kubectl"), strings.Fields(blocks[1][2])...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %s: %v: %s", blocks[1][2], err, output)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		must(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(orders), orders))
+		if orders.GetAnnotations()["kopf.zalando.org/retried.provision"] == `{"request":"now","outcome":"succeeded"}` {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("annotations = %v, want an answer", orders.GetAnnotations())
+		}
+		time.Sleep(50 * time.Millisecond) //nolint:forbidigo // polls a real API server
+	}
 }

@@ -176,7 +176,7 @@ func (e *Engine) expectOwnEvent(r *reconciliation) {
 	if r.known.ExistedAtStart && !r.known.Worker.Handled {
 		return // resume handlers are due
 	}
-	if r.session.Cause.OutdatedBaseline || r.session.Cause.StalePin || e.Pin.Fetch(r.draft.Base()) != nil {
+	if r.session.Cause.OutdatedBaseline || r.session.Cause.StalePin || e.Pin.Fetch(r.draft.Base()) != nil || e.retries.Has(r.draft.Base()) {
 		return // the next reconcile must remove or store something; the write has removed all records
 	}
 	// Other clients may have changed the object between the read and the write.

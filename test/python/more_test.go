@@ -160,6 +160,43 @@ func (w *world) stored(name string) []string {
 	return nil
 }
 
+// kopf takes a request to call a handler neither for an edit nor for a record, and the operator in Go answers it later.
+func TestRequests_AreLeftAlone(t *testing.T) {
+	s := needAll(t)
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, s, always(succeed), handler{ID: "work", Causes: []string{"create", "update"}})
+			p := w.start(version, version, 0)
+			w.create("one")
+			w.await(p, func() []string {
+				return append(w.called("one", version, "create", 1), places[0].isHandled(w.get("one"))...)
+			})
+			const request, answer = defaultPrefix + "/retry.work", defaultPrefix + "/retried.work"
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"now",%q:%q}}}`, request, answer, `{"request":"before","outcome":"failed"}`)
+			must(t, w.Patch(w.ctx, w.newThing(w.ns, "one"), client.RawPatch("application/merge-patch+json", []byte(patch))))
+			w.edit("one", 2) // shows that kopf has seen the request
+			w.await(p, func() []string {
+				return append(w.called("one", version, "update", 1), places[0].isHandled(w.get("one"))...)
+			})
+			if calls := w.log.of("one", version); len(calls) != 2 {
+				t.Errorf("kopf has called %q, want one creation and one update", short(calls))
+			}
+			if text := w.get("one").GetAnnotations()[request]; text != "now" {
+				t.Errorf("the request is %q", text)
+			}
+			p.kill()
+			p = w.start(ours, ours, 0)
+			w.await(p, func() []string {
+				if text := w.get("one").GetAnnotations()[answer]; text != `{"request":"now","outcome":"succeeded"}` {
+					return []string{"the answer is " + text}
+				}
+				return w.called("one", ours, "update", 1)
+			})
+		})
+	}
+}
+
 // Without the status subresource, records and baselines in the status are written with the object itself.
 func TestTakeOver_WithoutStatusSubresource(t *testing.T) {
 	s := *needAll(t)

@@ -27,6 +27,7 @@ var blockTests = []blockTest{
 	{"docs/deployment.md", "dockerfile", "", "test/readme TestDockerfiles_BuildAndRunThePrograms", ""},
 	{"docs/deployment.md", "sh", "", "test/guide TestUninstalling", ""},
 	{"docs/deployment.md", "yaml", "", "test/guide TestDeploymentPage_PermissionsAreSufficient", ""},
+	{"docs/errors.md", "console", "", "cmd/kopf TestRetry", ""},
 	{"docs/getting-started.md", "sh", "", "test/guide TestGettingStarted", ""},
 	{"docs/getting-started.md", "yaml", "", "test/guide TestGettingStarted", ""},
 	{"docs/why.md", "console", "", "cmd/kopf TestWhy", ""},

@@ -15,7 +15,7 @@ const precision = time.Microsecond
 // checkEntry compares a call at its start with the stored state on the server. The caller holds the lock.
 func (w *world) checkEntry(c *call) {
 	v := w.view(c.uid)
-	c.reverted = v.reverted()
+	c.reverted, c.asked = v.reverted(), c.request != "" && !w.answered[ask{c.uid, c.handler.ID, c.request}]
 	if c.handler.Optional && c.reason == kopf.ReasonDelete && !v.hasFinalizer() {
 		return // an optional delete handler has no stored state
 	}
@@ -26,6 +26,9 @@ func (w *world) checkEntry(c *call) {
 	if w.removed[c.uid] {
 		w.checkRemoved(c)
 		return
+	}
+	if c.asked {
+		return // the request takes back the stored outcomes and delays
 	}
 	w.checkBaseline(c, v)
 	record, stored := v.record(c.handler.ID)

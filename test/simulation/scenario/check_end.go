@@ -115,7 +115,7 @@ func (j objectCheck) lastWritten(h *Handler) *call {
 // handlers that run with an update receive only this update. If an update is reverted, the engine calls its failed handlers again (decision 0007).
 func (j objectCheck) checkUpdates(p Property, states []State, part func(State) State) {
 	for _, c := range j.calls {
-		if c.reason != kopf.ReasonUpdate || c.old == nil || !c.handler.wants(c.reason) || c.reverted {
+		if c.reason != kopf.ReasonUpdate || c.old == nil || !c.handler.wants(c.reason) || c.reverted || c.asked {
 			continue
 		}
 		from := slices.Index(states, part(*c.old))
@@ -150,7 +150,7 @@ func (j objectCheck) checkLastState(p Property, states []State) {
 // checkOwnEdits checks that each update contains a change by a user (B-13).
 func (j objectCheck) checkOwnEdits() {
 	for _, c := range j.calls {
-		if c.reason != kopf.ReasonUpdate || c.old == nil || c.reverted {
+		if c.reason != kopf.ReasonUpdate || c.old == nil || c.reverted || c.asked {
 			continue
 		}
 		seen := j.index(c.version)
@@ -191,7 +191,7 @@ func (w *world) checkResumptions(byObject map[types.UID][]*call) {
 		for uid, calls := range byObject {
 			count := map[int]int{}
 			for _, c := range calls {
-				if c.handler == handler && c.final && c.reason == kopf.ReasonResume {
+				if c.handler == handler && c.final && c.reason == kopf.ReasonResume && !c.asked {
 					count[c.process]++
 				}
 			}

@@ -154,7 +154,7 @@ func (p handlerEnv) beginCall(h *Handler, obj client.Object, old map[string]any,
 	version, _ := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
 	c := &call{
 		handler: h, uid: obj.GetUID(), name: obj.GetName(), process: p.operator.process, reason: reason, attempt: attempt,
-		version: version, state: stateOf(content(obj)), start: time.Now(),
+		version: version, state: stateOf(content(obj)), start: time.Now(), request: obj.GetAnnotations()[p.requestKey(h)],
 	}
 	if old != nil {
 		c.old = new(stateOf(old))

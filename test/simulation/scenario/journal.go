@@ -26,7 +26,9 @@ type journal struct {
 
 // call is one call of a handler.
 type call struct {
-	reverted     bool // whether the call is for a reverted update
+	reverted     bool   // whether the call is for a reverted update
+	request      string // for the handler, on the object in the request
+	asked        bool   // whether the request is not answered yet
 	handler      *Handler
 	uid          types.UID
 	name         string

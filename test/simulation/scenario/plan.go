@@ -75,6 +75,7 @@ const (
 	SetTwo          Action = "set size and label"
 	SetStatus       Action = "set status" // a change outside of the essence
 	TakeBack        Action = "revert the last edit"
+	Ask             Action = "ask for a call" // of a handler
 	Delete          Action = "delete"
 	Restart         Action = "stop the operator"
 	Crash           Action = "crash the operator"
@@ -194,7 +195,7 @@ func (d generator) step(objects int) Step {
 	return Step{
 		After: pick(d, 0, d.ticks(1), d.ticks(5), d.ticks(20)),
 		Action: pick(d, SetSize, SetSize, SetColor, SetColor, SetTier, SetNote, SetTwo, DropTier, AddTag, SetStatus,
-			TakeBack, TakeBack, TakeBack, pick(d, SetSize, Delete)),
+			TakeBack, TakeBack, TakeBack, Ask, pick(d, SetSize, Delete)),
 		Object: d.IntN(objects),
 	}
 }

@@ -79,6 +79,8 @@ func unsettledReason(obj *unstructured.Unstructured) string {
 		return "is being deleted: " + v.String()
 	case v.text() == "":
 		return "has no baseline: " + v.String()
+	case strings.Contains(fmt.Sprint(obj.GetAnnotations()), "/retry."):
+		return "has an unanswered request"
 	case !v.hasOnlyExpired():
 		return "has records: " + v.String()
 	}

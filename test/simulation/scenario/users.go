@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/retry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // take performs a step.
@@ -125,6 +127,8 @@ func (w *world) patch(action Action, obj *unstructured.Unstructured) map[string]
 		tags, _, _ := unstructured.NestedStringSlice(obj.Object, "spec", "tags")
 		spec["tags"] = append(tags, tagPrefix+n)
 		meta["resourceVersion"] = obj.GetResourceVersion()
+	case Ask:
+		annotations[w.requestKey(&w.plan.Handlers[w.edits%len(w.plan.Handlers)])] = n
 	case TakeBack:
 		before := w.before(obj)
 		spec["size"], spec["color"] = before.Size, before.Color
@@ -134,6 +138,15 @@ func (w *world) patch(action Action, obj *unstructured.Unstructured) map[string]
 	}
 	return map[string]any{"spec": spec, "metadata": meta}
 }
+
+// An ask is a request for a call of a handler. Each has another text.
+type ask struct {
+	uid           types.UID
+	handler, text string
+}
+
+// requestKey returns the annotation that asks for a call of a handler.
+func (w *world) requestKey(h *Handler) string { return retry.RequestKey(progress.DefaultPrefix, h.ID) }
 
 func orNull(text string) any {
 	if text == "" {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/retry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -31,6 +32,13 @@ func (w *world) updateView(process int, text []byte) error {
 		w.lastRecorded[resumption{process, obj.GetUID()}] = w.moment()
 	}
 	w.writes++
+	for i := range w.plan.Handlers {
+		id := w.plan.Handlers[i].ID
+		var answer retry.Answer
+		if err := json.Unmarshal([]byte(obj.GetAnnotations()[retry.AnswerKey(progress.DefaultPrefix, id)]), &answer); err == nil && answer.Outcome != retry.Retrying {
+			w.answered[ask{obj.GetUID(), id, answer.Request}] = true
+		}
+	}
 	w.notef("(%d) has written %s in version %s: %s", process, obj.GetName(), obj.GetResourceVersion(), is)
 	if is.text() != was.text() && is.text() != "" && !is.reverted() {
 		state, _ := is.baseline()
@@ -73,8 +81,9 @@ func (v view) record(id string) (progress.Record, bool) {
 }
 
 const (
-	baselineKey = progress.DefaultPrefix + "/last-handled-configuration"
-	stampPrefix = progress.DefaultPrefix + "/state-of-"
+	baselineKey  = progress.DefaultPrefix + "/last-handled-configuration"
+	stampPrefix  = progress.DefaultPrefix + "/state-of-"
+	answerPrefix = progress.DefaultPrefix + "/retried." // of answers to requests
 )
 
 func (v view) text() string { return strings.TrimSpace(v.annotations()[baselineKey]) }
@@ -102,7 +111,7 @@ const pinKey = progress.DefaultPrefix + "/pinned-configuration"
 func (v view) leftovers() []string {
 	var keys []string
 	for key := range v.annotations() {
-		if key != noteKey && key != baselineKey && !strings.HasPrefix(key, stampPrefix) && !strings.HasPrefix(key, ownPrefix) {
+		if key != noteKey && key != baselineKey && !(strings.HasPrefix(key, stampPrefix) || strings.HasPrefix(key, answerPrefix)) && !strings.HasPrefix(key, ownPrefix) {
 			keys = append(keys, key)
 		}
 	}

@@ -38,14 +38,15 @@ type world struct {
 	current *operator
 	former  []*operator // crashed operators, whose goroutines may still run
 
-	edits   int            // number of edits by users
-	failed  map[string]int // failed attempts by handler and object
-	rand    *rand.Rand     // random source of the handlers
-	views   map[types.UID]view
-	removed map[types.UID]bool // objects that were deleted without a finalizer
-	writes  int
-	listed  map[resumption]bool                      // objects to resume
-	alive   map[types.UID]*unstructured.Unstructured // objects that exist at the end
+	edits    int            // number of edits by users
+	failed   map[string]int // failed attempts by handler and object
+	rand     *rand.Rand     // random source of the handlers
+	views    map[types.UID]view
+	removed  map[types.UID]bool // objects that were deleted without a finalizer
+	writes   int
+	listed   map[resumption]bool                      // objects to resume
+	answered map[ask]bool                             // requests of users
+	alive    map[types.UID]*unstructured.Unstructured // objects that exist at the end
 }
 
 // Run runs a plan and checks the properties.
@@ -53,7 +54,7 @@ func Run(ctx context.Context, env Environment, plan Plan) Report {
 	w := &world{
 		Environment: env, plan: plan, scheme: runtime.NewScheme(),
 		failed: map[string]int{}, rand: rand.New(rand.NewPCG(plan.Seed, 1)),
-		views: map[types.UID]view{}, removed: map[types.UID]bool{}, listed: map[resumption]bool{},
+		views: map[types.UID]view{}, removed: map[types.UID]bool{}, listed: map[resumption]bool{}, answered: map[ask]bool{},
 	}
 	w.began, w.histories = time.Now(), map[types.UID]*history{}
 	w.lastRecorded = map[resumption]int{}
