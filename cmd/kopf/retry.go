@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,10 +81,8 @@ func (r *retrying) check() error {
 	if problems := validation.IsDNS1123Subdomain(r.prefix); len(problems) > 0 {
 		return fmt.Errorf("--prefix %q: %s", r.prefix, problems[0])
 	}
-	for _, id := range r.handlers {
-		if id == "" {
-			return errors.New("--handler is empty: use the id of a handler")
-		}
+	if slices.Contains(r.handlers, "") {
+		return errors.New("--handler is empty: use the id of a handler")
 	}
 	if r.timeout <= 0 {
 		return fmt.Errorf("--timeout must be positive, got %s", r.timeout)
@@ -131,6 +130,7 @@ func (r *retrying) handler(ctx context.Context, c client.Client, obj *unstructur
 			return result, nil
 		case retry.Failed, retry.Refused:
 			return result, fmt.Errorf("%s: %s: %s", id, result.Outcome, result.Message)
+		case retry.Retrying, requested:
 		}
 		select {
 		case <-ctx.Done():

@@ -234,8 +234,10 @@ func TestRetry_Refused(t *testing.T) {
 // After a crash, a conflict or a lost response at any write, each request is answered, and nothing is left of it.
 func TestRetry_Faults(t *testing.T) {
 	for name, explore := range map[string]func(func() kopftest.Scenario){
-		"check":   func(s func() kopftest.Scenario) { kopftest.Check(t, s) },
-		"explore": func(s func() kopftest.Scenario) { kopftest.Explore(t, s, kopftest.WithPairs(), kopftest.WithMaxPlans(150)) },
+		"check": func(s func() kopftest.Scenario) { kopftest.Check(t, s) },
+		"explore": func(s func() kopftest.Scenario) {
+			kopftest.Explore(t, s, kopftest.WithPairs(), kopftest.WithMaxPlans(150))
+		},
 	} {
 		t.Run(name, func(*testing.T) {
 			explore(func() kopftest.Scenario {

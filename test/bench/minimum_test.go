@@ -75,7 +75,7 @@ func (c *minimumReconciler) handle(ctx context.Context, key types.NamespacedName
 	if err != nil || obj.GetAnnotations()[essenceAnnotation] == string(text) {
 		return err
 	}
-	changed := obj
+	var changed client.Object
 	if c.Unstructured {
 		changed = obj.DeepCopyObject().(client.Object) // the steps change maps in place
 	} else {
