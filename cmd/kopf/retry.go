@@ -28,7 +28,8 @@ func newRetry() *cobra.Command {
 cycle with an empty diff. The command waits for the answer, unless you pass --no-wait. It only writes the annotation PREFIX/retry.HANDLER, as
 kubectl annotate can do, too. The operator answers in PREFIX/retried.HANDLER.
 
-Daemons, timers and sub-handlers cannot be called on request: name the parent of a sub-handler. Operators in Python ignore requests.`,
+A timer, or a daemon that waits for its retry, is started at once, and the command does not wait for it. For a sub-handler, name its parent.
+Operators in Python ignore requests.`,
 		Example: `  # A creation has failed permanently, and its cause is repaired:
   kopf retry databases orders -n shop --handler provision
   # For all objects of a tenant, without waiting for the handlers:
@@ -126,7 +127,7 @@ func (r *retrying) handler(ctx context.Context, c client.Client, obj *unstructur
 			}
 		}
 		switch result.Outcome {
-		case retry.Succeeded:
+		case retry.Succeeded, retry.Called:
 			return result, nil
 		case retry.Failed, retry.Refused:
 			return result, fmt.Errorf("%s: %s: %s", id, result.Outcome, result.Message)

@@ -77,7 +77,7 @@ func TestRetry(t *testing.T) {
 		}
 	}
 	out, err := kopf(t, "retry", kind, "one", "--handler", "provision", "--handler", "none")
-	for _, part := range []string{"provision: failed: invalid", "none: refused: there is no cause handler with this id"} {
+	for _, part := range []string{"provision: failed: invalid", "none: refused: there is no cause handler, daemon or timer with this id"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%q, %v; want an error with %q", out, err, part)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/retry"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -18,6 +19,8 @@ type requestedCalls struct {
 	reason cause.Reason
 	// begun are the handlers that this reconcile has made due for their requests.
 	begun []string
+	// background has the answers for daemons and timers.
+	background map[string]retry.Answer
 }
 
 // findRequests reads the requests on the object. If nothing else has happened to it, the first request that can be granted becomes the
@@ -38,12 +41,9 @@ func (e *Engine) findRequests(r *reconciliation) {
 // reasonFor returns the reason for which a request's handler is called if nothing else has happened to the object, or why it isn't.
 func (e *Engine) reasonFor(r *reconciliation, one retry.Request) (reason cause.Reason, refusal string) {
 	handler, known := e.Handlers.Get(one.ID)
-	_, inBackground := e.BackgroundHandlers.Get(one.ID)
 	switch {
-	case inBackground:
-		return "", "daemons and timers cannot be called on request"
 	case !known:
-		return "", "there is no cause handler with this id: use one that kopf why shows, and the parent of a sub-handler"
+		return "", "there is no cause handler, daemon or timer with this id: use one that kopf why shows, and the parent of a sub-handler"
 	case !slices.Contains(r.matching.handlers, one.ID):
 		return "", "the handler's filters don't match the object"
 	case handler.AnyReason:
@@ -74,6 +74,10 @@ func (e *Engine) grantRequests(ctx context.Context, r *reconciliation) {
 	}
 	at := now()
 	for _, one := range r.requested.requests {
+		if _, inBackground := e.BackgroundHandlers.Get(one.ID); inBackground {
+			e.runRequested(ctx, r, one)
+			continue
+		}
 		if one.HasBegun || slices.Contains(r.requested.begun, one.ID) || !slices.Contains(r.matching.selection.Selected, one.ID) {
 			continue
 		}
@@ -87,6 +91,22 @@ func (e *Engine) grantRequests(ctx context.Context, r *reconciliation) {
 			}
 		}
 	}
+}
+
+// runRequested starts a daemon or timer for a request.
+func (e *Engine) runRequested(ctx context.Context, r *reconciliation, one retry.Request) {
+	answer := retry.Answer{Outcome: retry.Called}
+	if !slices.Contains(r.matching.background, one.ID) {
+		answer = retry.Answer{Outcome: retry.Refused, Message: "its filters don't match the object"}
+	} else if err := e.background.supervisor.RunNow(daemons.Key{UID: r.draft.Base().GetUID(), ID: one.ID}); err != nil {
+		answer = retry.Answer{Outcome: retry.Refused, Message: err.Error()}
+	} else {
+		log.FromContext(ctx).Info("Calling the handler on request", "handler", one.ID, "request", one.Text)
+	}
+	if r.requested.background == nil {
+		r.requested.background = map[string]retry.Answer{}
+	}
+	r.requested.background[one.ID] = answer
 }
 
 // answerRequests returns a function that stores the answers to requests in the object's annotations, or nil if there are none. Answers stay
@@ -115,7 +135,11 @@ func (r *reconciliation) answerRequests() func(annotations map[string]string) {
 
 func (r *reconciliation) answerTo(one retry.Request) (answer retry.Answer, known bool) {
 	isSelected := slices.Contains(r.matching.selection.Selected, one.ID)
+	_, inBackground := r.engine.BackgroundHandlers.Get(one.ID)
 	switch {
+	case inBackground:
+		answer, known = r.requested.background[one.ID]
+		return answer, known
 	case isSelected:
 		if !one.HasBegun && !slices.Contains(r.calls.called, one.ID) {
 			return retry.Answer{}, false // it waits for other handlers, or it is held

@@ -119,6 +119,7 @@ const (
 	Succeeded Outcome = "succeeded"
 	Failed    Outcome = "failed"  // permanently
 	Refused   Outcome = "refused" // the handler was not called
+	Called    Outcome = "called"  // a daemon or timer was started; its outcome is not awaited
 )
 
 // An Answer is the JSON value of the annotation that answers a request.

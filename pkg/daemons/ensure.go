@@ -1,6 +1,7 @@
 package daemons
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -161,6 +162,36 @@ func (s *Supervisor) Touch(uid types.UID) {
 			s.reactivate(j)
 		}
 	}
+}
+
+// RunNow starts a waiting daemon or timer: it cuts an interval, an idle time and the delay before a retry short, and starts a timer that
+// waits for a change. A timer above the limit of its group is queued. RunNow returns an error if the task is not waiting.
+func (s *Supervisor) RunNow(key Key) error {
+	s.mu.Lock()
+	defer s.unlock()
+	j := s.objects[key.UID].find(key.ID)
+	switch {
+	case j == nil || s.shuttingDown:
+		return errors.New("it is not started")
+	case j.phase == suspended:
+		return errors.New("it is paused")
+	case j.phase == active, j.phase == stopping:
+		return errors.New("it is running")
+	case j.phase == ended:
+		return errors.New("it has ended, and is not started again in this process")
+	case j.phase == dormant, j.phase == failed:
+		j.record = progress.Record{}
+	case j.phase == queued:
+		return nil
+	}
+	now := time.Now()
+	if j.record.Retries == 0 {
+		j.point = now
+	}
+	j.isForced = true
+	j.enter(waiting)
+	s.scheduleAt(j, now)
+	return nil
 }
 
 func (s *Supervisor) reactivate(j *job) {

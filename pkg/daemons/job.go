@@ -51,6 +51,7 @@ type job struct {
 	restarts       int             // number of consecutive quick restarts of a daemon
 
 	retrySchedule bool  // whether the schedule of the timer must be called again
+	isForced      bool  // whether the next run starts regardless of the idle time, because of RunNow
 	next          *Task // the task that starts after the stopping run has ended
 
 	due     time.Time

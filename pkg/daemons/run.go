@@ -12,7 +12,11 @@ import (
 // startDue starts a due job, unless its object is no longer idle or its group is full.
 func (s *Supervisor) startDue(j *job) {
 	now := time.Now()
-	switch idleUntil := j.idleUntil(); {
+	idleUntil := j.idleUntil()
+	if j.isForced {
+		j.isForced, j.retrySchedule, idleUntil = false, false, time.Time{}
+	}
+	switch {
 	case j.retrySchedule:
 		point, err := j.task.Timer.pointNotBefore(now)
 		s.schedulePoint(j, point, now, err)

@@ -419,3 +419,38 @@ func TestTimer_UsesNoPointTwice(t *testing.T) {
 		}
 	}
 }
+
+func TestRunNow(t *testing.T) {
+	for name, test := range map[string]struct {
+		timer *daemons.Timer
+		do    func(context.Context, int) error
+		at    []time.Duration // of RunNow
+		wrong string          // part of an error
+		want  []time.Duration
+	}{
+		"an interval":             {&daemons.Timer{Interval: time.Minute}, nil, seconds(10, 20), "", seconds(0, 10, 20, 80)},
+		"sharp points stay":       {&daemons.Timer{Interval: time.Minute, Sharp: true, Anchor: epoch}, nil, seconds(10), "", seconds(0, 10, 60)},
+		"an idle time":            {&daemons.Timer{Interval: time.Minute, Idle: 50 * time.Second}, nil, seconds(10), "", seconds(10, 70)},
+		"a timer that is dormant": {&daemons.Timer{Idle: time.Second}, nil, seconds(10), "", seconds(1, 10)},
+		"a failed timer":          {&daemons.Timer{Interval: time.Minute}, returnError(progress.Permanent(errBoom)), seconds(10), "", seconds(0, 10, 70)},
+		"the delay of a retry":    {&daemons.Timer{Interval: 20 * time.Second}, returnError(progress.Temporary(errBoom, time.Hour)), seconds(10), "", seconds(0, 10, 30, 50, 70)},
+		"a running timer":         {&daemons.Timer{Interval: time.Minute}, sleepFor(30 * time.Second), seconds(10), "it is running", seconds(0)},
+		"a daemon with a delay":   {nil, returnError(progress.Temporary(errBoom, time.Hour)), seconds(10), "", seconds(0, 10)},
+		"a daemon that has ended": {nil, nil, seconds(10), "it has ended", seconds(0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runTest(t, daemons.Options{}, func(s *supervisorTest) {
+				s.mustEnsure(daemons.Task{Timer: test.timer, Run: s.recordCalls(test.do)})
+				for _, at := range test.at {
+					advance(at - time.Since(s.start))
+					err := s.RunNow(key)
+					if test.wrong == "" && err != nil || test.wrong != "" && (err == nil || !strings.Contains(err.Error(), test.wrong)) {
+						s.Errorf("RunNow returned %v, want %q", err, test.wrong)
+					}
+				}
+				advance(85*time.Second - time.Since(s.start))
+				s.equal("invocations", s.callTimes(), test.want)
+			})
+		})
+	}
+}

@@ -66,7 +66,14 @@ func (w *retryWorld) run(options ...kopf.Option) {
 		OnResume("resume", w.handler("resume")).
 		OnDelete("delete", w.handler("delete"), kopf.Backoff(time.Hour)).
 		OnUpdate("other", w.handler("other"), kopf.Label("other", filter.Present)).
-		Timer("timer", daemons.Timer{Interval: time.Hour}, func(context.Context, *kopf.Request[configMap]) error { return nil }, kopf.InitialDelay(time.Hour))
+		Timer("timer", daemons.Timer{Interval: time.Hour}, func(context.Context, *kopf.Request[configMap]) error {
+			w.log.addf("timer")
+			return nil
+		}, kopf.InitialDelay(100*time.Hour)).
+		Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[configMap]) error {
+			<-ctx.Done()
+			return nil
+		})
 	w.stop = runShard(w.T, w.Cluster, append([]kopf.Option{things}, options...)...)
 }
 
@@ -132,7 +139,7 @@ func TestRetry_EndsADelay(t *testing.T) {
 	retryTest(t, func(w *retryWorld) {
 		w.do["apply"] = kopf.Temporary(errors.New("busy"), 12*time.Hour)
 		w.run()
-		w.Create(t, w.obj)
+		w.Create(w.T, w.obj)
 		w.expect("apply:create#0, create:create#0, field:create#0")
 		w.request("now", "apply")
 		w.expect("apply:create#1", "retry.apply", "now", "retried.apply", answer("now", "retrying", "busy"))
@@ -148,7 +155,7 @@ func TestRetry_AfterTheCycle(t *testing.T) {
 	retryTest(t, func(w *retryWorld) {
 		w.do["apply"], w.do["create"] = kopf.Permanent(errors.New("invalid")), kopf.Permanent(errors.New("invalid"))
 		w.run()
-		w.Create(t, w.obj)
+		w.Create(w.T, w.obj)
 		w.expect("apply:create#0, create:create#0, field:create#0")
 		baseline := w.obj.Annotations[retryPrefix+"last-handled-configuration"]
 		w.request("a", "apply", "create", "field.data.a", "resume")
@@ -177,7 +184,7 @@ func TestRetry_AfterTheCycle(t *testing.T) {
 func TestRetry_IsKept(t *testing.T) {
 	retryTest(t, func(w *retryWorld) {
 		w.run()
-		w.Create(t, w.obj)
+		w.Create(w.T, w.obj)
 		w.expect("apply:create#0, create:create#0, field:create#0")
 		w.do["create"] = kopf.Temporary(errors.New("busy"), 10*time.Minute)
 		w.request("a", "create")
@@ -209,23 +216,29 @@ func TestRetry_IsKept(t *testing.T) {
 func TestRetry_Refused(t *testing.T) {
 	retryTest(t, func(w *retryWorld) {
 		w.run()
-		w.Create(t, w.obj)
+		w.Create(w.T, w.obj)
 		w.expect("apply:create#0, create:create#0, field:create#0")
-		w.request("a", "unknown", "delete", "other", "timer")
-		w.expect("",
-			"retried.unknown", answer("a", "refused", "there is no cause handler with this id: use one that kopf why shows, and the parent of a sub-handler"),
+		w.request("a", "unknown", "delete", "other", "timer", "daemon")
+		w.expect("timer",
+			"retried.unknown", answer("a", "refused", "there is no cause handler, daemon or timer with this id: use one that kopf why shows, and the parent of a sub-handler"),
 			"retried.delete", answer("a", "refused", "the handler is only called for objects that are being deleted"),
 			"retried.other", answer("a", "refused", "the handler's filters don't match the object"),
-			"retried.timer", answer("a", "refused", "daemons and timers cannot be called on request"))
+			"retried.timer", answer("a", "called", ""), "retried.daemon", answer("a", "refused", "it is running"))
+		w.request("b", "timer")
+		w.expect("timer",
+			"retried.unknown", answer("a", "refused", "there is no cause handler, daemon or timer with this id: use one that kopf why shows, and the parent of a sub-handler"),
+			"retried.delete", answer("a", "refused", "the handler is only called for objects that are being deleted"),
+			"retried.other", answer("a", "refused", "the handler's filters don't match the object"),
+			"retried.timer", answer("b", "called", ""), "retried.daemon", answer("a", "refused", "it is running"))
 		w.do["delete"] = errors.New("not yet")
-		if err := w.Client.Delete(t.Context(), w.obj.DeepCopy()); err != nil {
+		if err := w.Client.Delete(w.Context(), w.obj.DeepCopy()); err != nil {
 			t.Fatal(err)
 		}
-		expectTexts(t, &w.log, "delete:delete#0")
+		expectTexts(w.T, &w.log, "delete:delete#0")
 		delete(w.do, "delete")
 		w.request("b", "delete")
-		expectTexts(t, &w.log, "delete:delete#1")
-		if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(w.obj), &corev1.ConfigMap{}); err == nil {
+		expectTexts(w.T, &w.log, "delete:delete#1")
+		if err := w.Client.Get(w.Context(), client.ObjectKeyFromObject(w.obj), &corev1.ConfigMap{}); err == nil {
 			t.Error("the object still exists")
 		}
 	})
@@ -273,4 +286,27 @@ func TestRetry_Faults(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An operator without cause handlers answers, too, and stores nothing else.
+func TestRetry_OnlyTimers(t *testing.T) {
+	retryTest(t, func(w *retryWorld) {
+		w.do["timer"] = kopf.Temporary(errors.New("busy"), time.Hour)
+		w.stop = runShard(w.T, w.Cluster, kopf.For(&corev1.ConfigMap{}).
+			Timer("timer", daemons.Timer{Interval: 24 * time.Hour, Idle: time.Minute}, func(context.Context, *kopf.Request[configMap]) error {
+				w.log.addf("timer")
+				return w.do["timer"]
+			}))
+		w.Create(w.T, w.obj)
+		w.expect("")
+		w.request("a", "timer")
+		w.expect("timer", "retried.timer", answer("a", "called", ""))
+		delete(w.do, "timer")
+		w.request("b", "timer") // the delay of an hour
+		w.expect("timer", "retried.timer", answer("b", "called", ""))
+		w.expect("", "retried.timer", answer("b", "called", ""))
+		if len(w.obj.Annotations) != 1 {
+			t.Errorf("annotations = %v, want only the answer", w.obj.Annotations)
+		}
+	})
 }
