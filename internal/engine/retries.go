@@ -118,7 +118,7 @@ func (r *reconciliation) answerRequests() func(annotations map[string]string) {
 			answers[i] = answer
 		}
 	}
-	forgets := r.session.IsFinished() && r.requested.reason == ""
+	forgets := r.session.IsFinished() && r.requested.reason == "" && r.engine.retries.HasAnswers(r.draft.Base())
 	if len(answers) == 0 && !forgets {
 		return nil
 	}

@@ -86,9 +86,17 @@ func (k *Keys) Find(obj client.Object) (all []Request) {
 }
 
 // Has reports whether an object has requests.
-func (k *Keys) Has(obj client.Object) bool {
+func (k *Keys) Has(obj client.Object) bool { return k.has(obj, requestName) }
+
+// HasAnswers reports whether an object has answers.
+func (k *Keys) HasAnswers(obj client.Object) bool { return k.has(obj, answerName) }
+
+func (k *Keys) has(obj client.Object, name string) bool {
+	if k == nil {
+		return false
+	}
 	for key := range obj.GetAnnotations() {
-		if k != nil && strings.HasPrefix(key, k.prefix+requestName) {
+		if domain, found := strings.CutPrefix(key, k.prefix); found && strings.HasPrefix(domain, name) {
 			return true
 		}
 	}

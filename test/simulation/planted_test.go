@@ -42,7 +42,7 @@ var bugs = []plantedBug{
 		name:  "B-11 a delay that stands in the queue only",
 		shows: scenario.KeepsBackoff,
 		edits: []edit{
-			{"internal/engine/state.go", "\tmatching matching\n", "\tqueued   time.Duration\n\tmatching matching\n"},
+			{"internal/engine/state.go", "\tmatching  matching\n", "\tqueued   time.Duration\n\tmatching matching\n"},
 			{"internal/engine/invoke.go", "r.session.Records.RecordOutcome(id, p.Outcome, ended)",
 				"r.queued = max(r.queued, p.Outcome.Delay)\n\tp.Outcome.Delay = 0\n\tr.session.Records.RecordOutcome(id, p.Outcome, ended)"},
 			{"internal/engine/plan.go", "return plan.Schedule(", "defer func() { delay = max(delay, r.queued) }()\n\treturn plan.Schedule("},
