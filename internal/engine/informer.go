@@ -44,6 +44,9 @@ func (e *Engine) updateIndexes(ctx context.Context, observed client.Object) {
 	}
 }
 
+// Index adds an object to the indexes, as if the informer had delivered it.
+func (e *Engine) Index(ctx context.Context, obj client.Object) { e.updateIndexes(ctx, obj) }
+
 func (e *Engine) updateIndex(ctx context.Context, id string, h *invoke.IndexHandler, view *invoke.View) {
 	key := handlerKey{view.Object.GetUID(), id}
 	record := e.others.indexFailures.Get(key)

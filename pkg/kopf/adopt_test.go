@@ -35,7 +35,7 @@ func TestUserAnnotations_OfHandledObjects(t *testing.T) {
 				cluster := kopftest.Memory(t, kopftest.Objects(parent))
 				var copied map[string]string
 				resource := kopf.For(&corev1.ConfigMap{}).
-					OnUpdate("retried", func(_ context.Context, req *kopf.Request[configMap]) error {
+					OnUpdate("repeated", func(_ context.Context, req *kopf.Request[configMap]) error {
 						if req.Attempt.Number == 0 {
 							return kopf.Temporary(context.Canceled, 1)
 						}

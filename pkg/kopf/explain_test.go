@@ -48,7 +48,7 @@ func TestExplain_Attempts(t *testing.T) {
 	succeed := func(context.Context, *kopf.Request[configMap]) error { return nil }
 	resource := func() kopf.Option {
 		return kopf.For(&corev1.ConfigMap{}).
-			OnCreate("retried", func(context.Context, *kopf.Request[configMap]) error {
+			OnCreate("repeated", func(context.Context, *kopf.Request[configMap]) error {
 				return kopf.Temporary(errors.New("full"), 20*time.Second)
 			}, kopf.Retries(2)).
 			OnCreate("parent", func(_ context.Context, req *kopf.Request[configMap]) error {
@@ -72,7 +72,7 @@ func TestExplain_Attempts(t *testing.T) {
 		}
 		slices.Sort(got)
 		want := []string{
-			"create parent 1: succeeded", "create parent/part 1: succeeded", "create retried 1: retrying full", "create retried 2: failed gave up after 2 attempts: full",
+			"create parent 1: succeeded", "create parent/part 1: succeeded", "create repeated 1: retrying full", "create repeated 2: failed gave up after 2 attempts: full",
 			"daemon daemon 1: active", "timer timer 1: succeeded",
 		}
 		if !slices.Equal(got, want) {

@@ -39,9 +39,15 @@ func (o *Operator) Start(ctx context.Context) error {
 	return errors.Join(err, cleanupErr)
 }
 
+// settings returns the settings of the engines, apart from what the parts of the operator provide.
+func (o *Operator) settings() engine.Settings {
+	settings := o.kinds.Settings
+	settings.SharesFinalizer = settings.Finalizer == DefaultFinalizer
+	return settings
+}
+
 func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error {
-	s := &starting{operator: o, settings: o.kinds.Settings}
-	s.settings.SharesFinalizer = s.settings.Finalizer == DefaultFinalizer
+	s := &starting{operator: o, settings: o.settings()}
 	s.fixed, s.whenServed = o.watchedKinds(all)
 	return operator.Run(ctx, o.mgr.GetLogger(), o.parts(s))
 }

@@ -115,25 +115,25 @@ var _ = Describe("A value that an object cannot store", func() {
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Expect(seen.all()).To(Equal([]string{"phase#0", "good#0", "log#0", "log#1"}))
-		Eventually(op.log.find).WithArguments("rejects the changes of the handler", `"handler"="phase"`).Should(HaveLen(1))
-		Eventually(op.log.find).WithArguments("rejects the changes of the handler", `"handler"="log"`).Should(HaveLen(2))
+		Eventually(op.log.find).WithArguments("rejected the handler's changes", `"handler"="phase"`).Should(HaveLen(1))
+		Eventually(op.log.find).WithArguments("rejected the handler's changes", `"handler"="log"`).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
 	It("as the text of an error is shortened", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		long := errors.New("it began with " + strings.Repeat("x", 300<<10))
 		start(ns, options(kopf.For(&v1.Widget{}).
-			OnCreate("retried", failsUntil[W](seen, "retried", 1, kopf.Temporary(long, 0))).
+			OnCreate("repeated", failsUntil[W](seen, "repeated", 1, kopf.Temporary(long, 0))).
 			OnCreate("waiting", fails[W](seen, "waiting", kopf.Temporary(long, never))).
 			OnDelete("failed", fails[W](seen, "failed", kopf.Permanent(long)))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		Eventually(recordOf(ctx, obj, "retried")).Should(HaveField("Success", true))
+		Eventually(recordOf(ctx, obj, "repeated")).Should(HaveField("Success", true))
 		Expect(recordOf(ctx, obj, "waiting")()).To(HaveField("Message", And(
 			HavePrefix("it began with "), WithTransform(func(s string) int { return len(s) }, BeNumerically("<", 2<<10)))))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
-		Expect(seen.all()).To(Equal([]string{"retried:create#0", "waiting:create#0", "retried:create#1", "failed:delete#0"}))
+		Expect(seen.all()).To(Equal([]string{"repeated:create#0", "waiting:create#0", "repeated:create#1", "failed:delete#0"}))
 	}, SpecTimeout(minute))
 
 	It("as a baseline is replaced by a digest; changes are detected without a diff (B-31)", func(ctx context.Context) {

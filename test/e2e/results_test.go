@@ -127,7 +127,7 @@ var _ = Describe("Results", func() {
 			}
 		}
 		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
-			OnCreate("retried", failing(kopf.Temporary(errOutOfOrder, 0))).
+			OnCreate("repeated", failing(kopf.Temporary(errOutOfOrder, 0))).
 			OnCreate("failed", failing(kopf.Permanent(errOutOfOrder))).
 			OnCreate("ignored", failing(errOutOfOrder), kopf.ErrorMode(progress.ErrorsIgnored)).
 			OnCreate("good", withResult(&calls{}, "good", "kept"))))
@@ -175,13 +175,13 @@ var _ = Describe("Results", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
 			OnCreate("created", withResult(seen, "created", "dropped")).
-			OnCreate("retried", failsUntil[U](seen, "retried", 2, kopf.Temporary(errOutOfOrder, 50*time.Millisecond))).
+			OnCreate("repeated", failsUntil[U](seen, "repeated", 2, kopf.Temporary(errOutOfOrder, 50*time.Millisecond))).
 			OnUpdate("updated", withResult(seen, "updated", "dropped")).
 			OnDelete("deleted", withResult(seen, "deleted", "dropped"))))
 		obj := untyped(strictGVK, ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		created := []string{"created:create", "retried:create#0", "retried:create#1", "retried:create#2"}
+		created := []string{"created:create", "repeated:create#0", "repeated:create#1", "repeated:create#2"}
 		Consistently(seen.all, quietTime).Should(Equal(created))
 		Expect(valueAt(ctx, obj, "status")()).To(BeEmpty())
 		Expect(op.log.find("unknown field", "status.created")).NotTo(BeEmpty(), "the operator must log the warning of the server")
@@ -410,7 +410,7 @@ var _ = Describe("A change of the object by a handler", func() {
 		Consistently(seen.all, quietTime).Should(Equal([]string{"first", "greedy#0 ", "last:create#0", "greedy#1 ", "greedy#2 "}))
 		Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Size", 1), HaveField("Labels", BeEmpty())))
 		Expect(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status")()).To(Equal(map[string]any{"first": "kept"}))
-		Eventually(op.log.find).WithArguments("rejects the changes of the handler", `"handler"="greedy"`, "1000").Should(HaveLen(3))
+		Eventually(op.log.find).WithArguments("rejected the handler's changes", `"handler"="greedy"`, "1000").Should(HaveLen(3))
 	}, SpecTimeout(minute))
 
 	It("that the server rejects also discards the result of the handler (RES-05)", func(ctx context.Context) {

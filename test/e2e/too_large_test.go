@@ -47,7 +47,7 @@ var _ = Describe("A change that is too large for the API server", func() {
 			Expect(fresh(ctx, obj)()).To(And(
 				HaveField("Labels", HaveKeyWithValue("small", "yes")),
 				HaveField("Spec.Color", "red"), HaveField("Status.Phase", BeEmpty())))
-			Expect(operator.log.find("rejects the changes of the handler", message, `"handler"="large"`)).NotTo(BeEmpty())
+			Expect(operator.log.find("rejected the handler's changes", message, `"handler"="large"`)).NotTo(BeEmpty())
 			seen.clear()
 			remove(ctx, obj)
 			Eventually(gone(ctx, obj)).Should(BeTrue())

@@ -143,6 +143,9 @@ var levels = map[string]int{
 	// This package has a map that is safe for concurrent use.
 	"internal/keyed": 0,
 
+	// This package has the types of previews.
+	"pkg/preview": 0,
+
 	// This package has the annotations that request calls of handlers.
 	"internal/retry": 0,
 

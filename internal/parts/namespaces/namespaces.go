@@ -326,6 +326,14 @@ func (n *Part) exists(namespace string) bool {
 	return !ok || !isTerminated(ns)
 }
 
+// Selects reports whether the patterns and the function select a namespace.
+func (n *Part) Selects(ns *corev1.Namespace) bool {
+	n.mu.RLock()
+	patterns := n.patterns
+	n.mu.RUnlock()
+	return n.selects(patterns, ns)
+}
+
 func (n *Part) selects(patterns []watching.NamespacePattern, ns *corev1.Namespace) bool {
 	if len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p watching.NamespacePattern) bool { return p.Match(ns.Name) }) {
 		return false

@@ -19,7 +19,7 @@ import (
 // retrying returns handlers that fail in the first attempts.
 func retrying(times int) *kopf.Resource[*corev1.ConfigMap] {
 	return kopf.For(&corev1.ConfigMap{}).
-		OnCreate("retried", func(_ context.Context, req *cmRequest) error {
+		OnCreate("repeated", func(_ context.Context, req *cmRequest) error {
 			if req.Attempt.Number < times {
 				return kopf.Temporary(errors.New("not yet"), time.Hour)
 			}
@@ -54,11 +54,11 @@ func TestMatchers_OverObjectLifetime(t *testing.T) {
 
 				operator := cluster.Run(t, withOptions(retrying(2))...)
 				g.Eventually(kopftest.Object(t, cluster, obj)).Should(And(
-					kopftest.HaveInProgress("retried"), kopftest.HaveInProgress(), kopftest.HaveFinalizer(), Not(kopftest.HaveHandled())))
+					kopftest.HaveInProgress("repeated"), kopftest.HaveInProgress(), kopftest.HaveFinalizer(), Not(kopftest.HaveHandled())))
 				operator.RunUntilQuiet(t)
 				cluster.Get(t, obj)
 				g.Expect(obj).To(And(kopftest.HaveHandled(), kopftest.HaveFinalizer(kopf.DefaultFinalizer), Not(kopftest.HaveInProgress())))
-				g.Expect(operator.Handlers(obj)).To(Equal([]string{"retried", "retried", "retried", "retried/sub"}))
+				g.Expect(operator.Handlers(obj)).To(Equal([]string{"repeated", "repeated", "repeated", "repeated/sub"}))
 				g.Expect(operator.Handlers(configMap(nil))).To(Equal(operator.Handlers(obj)), "want the same handlers by the name")
 
 				operator.Stop(t)
