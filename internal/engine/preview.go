@@ -59,6 +59,9 @@ func (e *Engine) Preview(ctx context.Context, obj client.Object) (g preview.Grou
 		g.Finalizer = "add"
 	case cause.RemoveFinalizer:
 		g.Finalizer = "remove"
+		if r.session.Cause.Deleting {
+			g.Handlers = nil // the object is then deleted
+		}
 	case cause.KeepFinalizer:
 	}
 	return g, problems, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,6 +66,18 @@ func ExampleOperator_CheckObjects() {
 	err := operator.CheckObjects(context.Background()) // reads from the API server; the manager need not run
 	if err != nil {
 		fmt.Println(err) // Database shop/orders: spec.size: json: cannot unmarshal number 1.5 into ...
+	}
+}
+
+func ExampleOperator_Preview() {
+	// In a command of the new binary, before it is deployed.
+	databases := kopf.For(&Database{}).OnCreateOrUpdate("provision", provision).OnDelete("drop", drop)
+	report, err := kopf.New(mgr, databases).Preview(context.Background()) // the manager need not run
+	if err == nil {
+		err = report.WriteText(os.Stdout)
+	}
+	if err != nil {
+		fmt.Println(err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -13,10 +14,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -255,4 +260,58 @@ func TestPreview_Report(t *testing.T) {
 	if text := (&preview.Report{}).Changes(); text != 0 {
 		t.Errorf("an empty report has %d changes", text)
 	}
+}
+
+// Only the objects that the operator would watch count. What cannot be read is a problem or a note, and the rest goes on.
+func TestPreview_Scope(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := previewCluster(t)
+		for _, namespace := range []string{"a", "b", "c"} {
+			for _, team := range []string{"x", "y"} {
+				c.Create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: team, Labels: map[string]string{"team": team}}})
+			}
+		}
+		noop := func(context.Context, *kopf.Request[configMap]) error { return nil }
+		for name, test := range map[string]struct {
+			options []kopf.Option
+			objects int
+			note    string
+		}{
+			"all":             {[]kopf.Option{maps1().OnCreate("create", noop)}, 6, ""},
+			"namespaces":      {[]kopf.Option{maps1().OnCreate("create", noop), kopf.WithNamespaces("a", "b")}, 4, ""},
+			"a pattern":       {[]kopf.Option{maps1().OnCreate("create", noop), kopf.WithNamespaces("a*")}, 6, "The namespaces could not be listed"},
+			"a selector":      {[]kopf.Option{maps1().OnCreate("create", noop), kopf.WithWatchSelector("team=x")}, 3, ""},
+			"one kind's":      {[]kopf.Option{kopf.For(&corev1.ConfigMap{}, kopf.WatchOnly(client.MatchingLabels{"team": "y"})).OnCreate("create", noop)}, 3, ""},
+			"kinds by a name": {[]kopf.Option{maps1().OnCreate("create", noop), kopf.ForKinds(kopf.Kinds("things"), func(metav1.APIResource) kopf.Option { return nil })}, 6, "Kinds of ForKinds are not included."},
+		} {
+			report, err := kopf.New(newShardManager(t, c), test.options...).Preview(t.Context())
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if n := report.Changes(); n != test.objects || report.Kinds[0].Objects != test.objects {
+				t.Errorf("%s: %d changes of %d objects, want %d", name, n, report.Kinds[0].Objects, test.objects)
+			}
+			if notes := strings.Join(report.Notes, "; "); !strings.Contains(notes, test.note) || test.note == "" && notes != "" {
+				t.Errorf("%s: notes %q, want %q", name, notes, test.note)
+			}
+		}
+		config := rest.CopyConfig(c.Config)
+		config.Transport, config.WrapTransport = downTransport{}, nil
+		mgr, err := manager.New(config, manager.Options{Scheme: c.Scheme, Metrics: server.Options{BindAddress: "0"}, MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			return newShardManager(t, c).GetRESTMapper(), nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := kopf.New(mgr, maps1().OnCreate("create", noop)).Preview(t.Context())
+		if err != nil || report.Problems() != 1 || !strings.Contains(report.Kinds[0].Problems[0], "the API server is down") {
+			t.Errorf("without an API server: %+v, %v", report, err)
+		}
+	})
+}
+
+type downTransport struct{}
+
+func (downTransport) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("the API server is down")
 }
