@@ -189,10 +189,10 @@ func comparePreview(t *testing.T, before, edit, after string) {
 	done := &recorded{}
 	stop := runShard(t, c, previewed[after](done))
 	<-time.After(10 * time.Second)
-	now := finalizers
+	now := 0
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err == nil {
 		now = len(obj.Finalizers)
-	} else if now = 0; group.Cause != "delete" && group.Finalizer != "remove" {
+	} else if group.Cause != "delete" && group.Finalizer != "remove" {
 		t.Errorf("the object is gone, and the preview says %+v", group)
 	}
 	if err := stop(); err != nil {
