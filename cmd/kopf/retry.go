@@ -9,10 +9,17 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/annotations"
 	"github.com/kopf-runtime/kopf-runtime/internal/retry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -39,18 +46,26 @@ Operators in Python ignore requests.`,
 			if err := errors.Join(form.check(), what.check()); err != nil {
 				return err
 			}
-			results := []retried{}
-			err := which.each(cmd.Context(), args, func(ctx context.Context, c client.Client, obj *unstructured.Unstructured) error {
+			t, err := which.open(args)
+			if err != nil {
+				return err
+			}
+			var calls []*call
+			err = t.each(cmd.Context(), args[1:], func(ctx context.Context, _ client.Client, obj *unstructured.Unstructured) error {
 				var problems []error
 				for _, id := range what.handlers {
-					result, err := what.handler(ctx, c, obj, id)
-					if problems = append(problems, err); result != nil {
-						results = append(results, *result)
+					one := &call{retrying: &what, c: t.c, obj: obj.DeepCopy(), id: id}
+					if problems = append(problems, one.request(ctx)); problems[len(problems)-1] == nil {
+						calls = append(calls, one)
 					}
 				}
 				return errors.Join(problems...)
 			})
-			return errors.Join(form.write(cmd.OutOrStdout(), results, func() [][]string { return retriedRows(results) }), err)
+			problems := []error{err}
+			for _, one := range calls {
+				problems = append(problems, withObject(one.await(cmd.Context()), one.obj.GetNamespace(), one.obj.GetName()))
+			}
+			return errors.Join(form.write(cmd.OutOrStdout(), retriedOf(calls), func() [][]string { return retriedRows(calls) }), errors.Join(problems...))
 		},
 	}
 	which.bind(cmd.Flags())
@@ -85,6 +100,9 @@ func (r *retrying) check() error {
 	if slices.Contains(r.handlers, "") {
 		return errors.New("--handler is empty: use the id of a handler")
 	}
+	if len(r.text) > retry.MaxRequest {
+		return fmt.Errorf("--text has %d bytes: use at most %d", len(r.text), retry.MaxRequest)
+	}
 	if r.timeout <= 0 {
 		return fmt.Errorf("--timeout must be positive, got %s", r.timeout)
 	}
@@ -99,62 +117,131 @@ type retried struct {
 	retry.Answer
 }
 
-// requested is the outcome without an answer.
-const requested retry.Outcome = "requested"
+// The outcomes that are no answers.
+const (
+	requested retry.Outcome = "requested"
+	deleted   retry.Outcome = "deleted" // the object is gone, which ends the calls of its delete handlers
+)
 
-func (r *retrying) handler(ctx context.Context, c client.Client, obj *unstructured.Unstructured, id string) (*retried, error) {
-	request, answerKey := retry.RequestKey(r.prefix, id), retry.AnswerKey(r.prefix, id)
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.GetUID(), "annotations": map[string]any{request: r.text}}})
+// A call is the request for one handler of an object.
+type call struct {
+	*retrying
+	c      client.WithWatch
+	obj    *unstructured.Unstructured
+	id     string
+	answer retry.Answer
+}
+
+// request writes the request. The object is then the one from the response.
+func (c *call) request(ctx context.Context) error {
+	all := map[string]string{retry.RequestKey(c.prefix, c.id): c.text}
+	annotations.Mark(all, c.prefix)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": c.obj.GetUID(), "annotations": all}})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	result := &retried{obj.GetNamespace(), obj.GetName(), id, retry.Answer{Request: r.text, Outcome: requested}}
-	send := func() error { return c.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", patch)) }
-	if err := send(); err != nil || r.noWait {
-		return result, err
+	c.answer = retry.Answer{Request: c.text, Outcome: requested}
+	return c.c.Patch(ctx, c.obj, client.RawPatch("application/merge-patch+json", patch))
+}
+
+// await waits for the final answer, unless the user doesn't want that. It watches the object, because the next cycle removes the answer.
+func (c *call) await(ctx context.Context) error {
+	if c.noWait {
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	for {
-		var answer retry.Answer
-		err := json.Unmarshal([]byte(obj.GetAnnotations()[answerKey]), &answer)
-		_, isPending := obj.GetAnnotations()[request]
-		if isOurs := err == nil && answer.Request == r.text; isOurs {
-			result.Answer = answer
-		} else if !isPending { // the operator has answered an earlier request at the same moment, and has removed this one
-			if err := send(); err != nil {
-				return result, err
+	answered, err := c.read(ctx)
+	for !answered && err == nil {
+		if answered, err = c.watch(ctx); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			if err = c.c.Get(ctx, client.ObjectKeyFromObject(c.obj), c.obj); err == nil {
+				answered, err = c.read(ctx)
 			}
 		}
-		switch result.Outcome {
-		case retry.Succeeded, retry.Called:
-			return result, nil
-		case retry.Failed, retry.Refused:
-			return result, fmt.Errorf("%s: %s: %s", id, result.Outcome, result.Message)
-		case retry.Retrying, requested:
+	}
+	switch {
+	case ctx.Err() != nil && !answered:
+		return c.noAnswer()
+	case apierrors.IsNotFound(err):
+		c.answer.Outcome = deleted
+		return nil
+	case err != nil:
+		return err
+	case c.answer.Outcome == retry.Failed, c.answer.Outcome == retry.Refused:
+		return fmt.Errorf("%s: %s: %s", c.id, c.answer.Outcome, c.answer.Message)
+	}
+	return nil
+}
+
+// watch reads all later states of the object, until there is an answer.
+func (c *call) watch(ctx context.Context) (answered bool, err error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(c.obj.GroupVersionKind())
+	source := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", c.obj.GetName()).String()
+		return c.c.Watch(ctx, list, &client.ListOptions{Namespace: c.obj.GetNamespace(), Raw: &options})
+	}}
+	_, err = watchtools.Until(ctx, c.obj.GetResourceVersion(), source, func(event watch.Event) (bool, error) {
+		if event.Type == watch.Error {
+			return false, apierrors.FromObject(event.Object)
 		}
-		select {
-		case <-ctx.Done():
-			return result, r.noAnswer(id, result.Outcome)
-		case <-time.After(time.Second / 2):
+		obj, isObject := event.Object.(*unstructured.Unstructured)
+		if event.Type == watch.Deleted || isObject && obj.GetUID() != c.obj.GetUID() {
+			c.answer.Outcome = deleted
+			return true, nil
 		}
-		if err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil && ctx.Err() == nil {
-			return result, err
+		if !isObject || event.Type == watch.Bookmark {
+			return false, nil
 		}
+		c.obj = obj
+		return c.read(ctx)
+	})
+	return err == nil, err
+}
+
+// read reads the answer from the object, and reports whether it is final.
+func (c *call) read(ctx context.Context) (answered bool, err error) {
+	all := c.obj.GetAnnotations()
+	text, isPending := all[retry.RequestKey(c.prefix, c.id)]
+	var answer retry.Answer
+	isAnswer := json.Unmarshal([]byte(all[retry.AnswerKey(c.prefix, c.id)]), &answer) == nil
+	switch {
+	case isPending && text != c.text:
+		return true, fmt.Errorf("%s: another client has replaced the request with %q", c.id, text)
+	case isPending:
+		if isAnswer && answer.Request == c.text && answer.Outcome == retry.Retrying {
+			c.answer = answer
+		}
+		return false, nil
+	case isAnswer && answer.Request == c.text:
+		c.answer = answer
+		return true, nil
+	case isAnswer: // the operator has answered an earlier request at the same moment, and has removed this one
+		return false, c.request(ctx)
+	default:
+		return true, fmt.Errorf("%s: the request was removed without an answer", c.id)
 	}
 }
 
-func (r *retrying) noAnswer(id string, outcome retry.Outcome) error {
-	if outcome == retry.Retrying {
-		return fmt.Errorf("%s: still retrying after %s; the operator continues", id, r.timeout)
+func (c *call) noAnswer() error {
+	if c.answer.Outcome == retry.Retrying {
+		return fmt.Errorf("%s: still retrying after %s; the operator continues", c.id, c.timeout)
 	}
 	return fmt.Errorf("%s: no answer after %s: the operator may be stopped or paused, have another --prefix, be busy with other handlers of the object, "+
-		"or be one in Python; the request stays, and kopf why says what the object is waiting for", id, r.timeout)
+		"or be one in Python; the request stays, and kopf why says what the object is waiting for", c.id, c.timeout)
 }
 
-func retriedRows(results []retried) [][]string {
+func retriedOf(calls []*call) []retried {
+	all := []retried{}
+	for _, one := range calls {
+		all = append(all, retried{one.obj.GetNamespace(), one.obj.GetName(), one.id, one.answer})
+	}
+	return all
+}
+
+func retriedRows(calls []*call) [][]string {
 	rows := [][]string{{"NAMESPACE", "NAME", "HANDLER", "OUTCOME", "MESSAGE"}}
-	for _, one := range results {
+	for _, one := range retriedOf(calls) {
 		rows = append(rows, []string{one.Namespace, one.Name, one.Handler, string(one.Outcome), one.Message})
 	}
 	return rows

@@ -40,7 +40,7 @@ func (s *selection) bind(fs *pflag.FlagSet) {
 type target struct {
 	config    *rest.Config
 	mapping   *meta.RESTMapping
-	c         client.Client
+	c         client.WithWatch
 	namespace string
 	labels    labels.Selector
 }
@@ -89,15 +89,20 @@ func (s *selection) each(ctx context.Context, args []string, do func(context.Con
 	if err != nil {
 		return err
 	}
+	return t.each(ctx, args[1:], do)
+}
+
+// each calls a function for the objects with the given names or, without names, for all objects of the target.
+func (t *target) each(ctx context.Context, names []string, do func(context.Context, client.Client, *unstructured.Unstructured) error) error {
 	run := runner{c: t.c, gvk: t.mapping.GroupVersionKind, do: do}
-	if names := args[1:]; len(names) > 0 {
+	if len(names) > 0 {
 		return run.visitNamed(ctx, t.namespace, names)
 	}
 	return run.visitListed(ctx, &client.ListOptions{Namespace: t.namespace, LabelSelector: t.labels, Limit: pageSize})
 }
 
 // connect finds a kind by any of the names that kubectl accepts: databases, database, Database, databases.example.com, databases.v1.example.com.
-func connect(config *rest.Config, kind string) (*meta.RESTMapping, client.Client, error) {
+func connect(config *rest.Config, kind string) (*meta.RESTMapping, client.WithWatch, error) {
 	disco, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, nil, err
@@ -111,7 +116,7 @@ func connect(config *rest.Config, kind string) (*meta.RESTMapping, client.Client
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := client.New(config, client.Options{Mapper: mapper})
+	c, err := client.NewWithWatch(config, client.Options{Mapper: mapper})
 	return mapping, c, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/retry"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -100,7 +101,7 @@ func (p *storage) extras(obj *unstructured.Unstructured) (keys []string) {
 // isHelper reports whether kopf uses the annotation for a purpose other than records and the baseline. It ignores the suffix for ReplicaSets.
 func isHelper(name string) bool {
 	name = strings.TrimSuffix(name, "-ofDRS")
-	return name == "kopf-managed" || name == "touch-dummy"
+	return name == "kopf-managed" || name == "touch-dummy" || retry.IsName(name)
 }
 
 func isRecord(value string) bool {

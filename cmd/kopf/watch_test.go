@@ -25,7 +25,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 	framework "github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -75,17 +74,7 @@ func (r *running) end(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a control plane")
-	}
-	cp, err := controlplane.Start(controlplane.Options{CRDPaths: []string{"../../examples/01-minimal/config/crd"}})
-	must(t, err)
-	t.Cleanup(func() { _ = cp.Stop() })
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, cp.WriteKubeconfig(file))
-	t.Setenv("KUBECONFIG", file)
-	k8s, err := client.New(cp.Config, client.Options{})
-	must(t, err)
+	config, k8s := startCluster(t)
 	stamp := time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339) // a record with a delay of more than 30 days is due at once
 	record := func(retries int, rest string) string {
 		return fmt.Sprintf(`{"started":"2026-05-01T12:00:00Z","purpose":"create","retries":%d,%s}`, retries, rest)
@@ -138,7 +127,7 @@ func TestWatch(t *testing.T) {
 	all.interrupt(errors.New("interrupt signal received")) // as signal.NotifyContext does
 	all.end(t)
 
-	testWatchInterrupted(t, cp.Config, k8s)
+	testWatchInterrupted(t, config, k8s)
 
 	fails(t, `the API server has no kind "tables"`, "watch", "tables")
 	fails(t, "have no namespace: remove --namespace", "watch", "namespaces", "-n", "x")

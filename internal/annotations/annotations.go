@@ -25,6 +25,13 @@ func IsManaged[V any](key string, all map[string]V) bool {
 	return marked
 }
 
+// Mark adds the marker of a prefix to an object's annotations. Prefixes that IsManaged knows don't need one.
+func Mark(all map[string]string, prefix string) {
+	if !IsManaged(prefix+"/", all) {
+		all[prefix+markerSuffix] = "yes"
+	}
+}
+
 // IsMarker reports whether an annotation is one of the markers that [IsManaged] looks for.
 func IsMarker(key string) bool { return strings.HasSuffix(key, markerSuffix) }
 

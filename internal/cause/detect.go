@@ -145,6 +145,8 @@ const (
 // Cause describes what happened to an object, with the states that handlers receive. Its maps must not be changed.
 type Cause struct {
 	Reason Reason
+	// Requested is true if nothing has happened to the object, and users have asked for calls of handlers.
+	Requested bool
 	Facts
 	// Old is the last-handled essence, or nil if there is none or only its digest is stored.
 	Old map[string]any

@@ -160,13 +160,31 @@ func (c Cause) WithSeen() Cause {
 
 // WithReason returns the cause with a different reason.
 func (c Cause) WithReason(reason Reason) Cause {
-	c.Reason = reason
+	c.Reason, c.Requested = reason, false
 	return c
 }
 
+// Request returns the cause as a user's request to call handlers for a reason, although nothing has happened to the object.
+func (c Cause) Request(reason Reason) Cause {
+	c.Reason, c.Requested = reason, true
+	return c
+}
+
+// Purpose returns what the handlers' records store as their cause. It is [Noop] for a request, so that a success on request doesn't count
+// for a later edit.
+func (c *Cause) Purpose() string {
+	if c.Requested {
+		return string(Noop)
+	}
+	return string(c.Reason)
+}
+
+// HasPin reports whether an unfinished cycle pins the essence that it handles. A request pins nothing, because an edit must not wait for it.
+func (c *Cause) HasPin() bool { return !c.Requested && (c.Reason == Create || c.Reason == Update) }
+
 // PinOf returns the pin for the next reconciles of an unfinished cycle, or nil if there is nothing to pin.
 func (c *Cause) PinOf(handled map[string]any) (*Pin, error) {
-	if c.Reason != Create && c.Reason != Update {
+	if !c.HasPin() {
 		return c.FinalPin(handled), nil
 	}
 	p := &Pin{Snapshot: Snapshot{Digest: c.PinnedDigest}, Turned: c.Reversed || c.WasReversed, Seen: c.Seen}

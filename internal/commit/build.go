@@ -67,8 +67,7 @@ func (b *Builder) Build(in Input) (Transaction, error) {
 	r := b.newStateDraft(in.Object, in.Cause, contentAnnotationsSize(target)-contentAnnotationsSize(in.Content))
 	r.finished = in.Finished
 	handled := b.Detector.MergeOwn(in.Content, in.Cause.New, change.HandlerPatch) // New, if the patch changes no field of the essence
-	err := r.saveOrPurge(in, change.HandlerPatch, handled)
-	if in.Annotate != nil {
+	if in.Annotate != nil {                                                       // first, because the baseline and the pin take what room is left
 		annotations := maps.Clone(r.target.GetAnnotations())
 		if annotations == nil {
 			annotations = map[string]string{}
@@ -76,6 +75,7 @@ func (b *Builder) Build(in Input) (Transaction, error) {
 		in.Annotate(annotations)
 		r.target.SetAnnotations(annotations)
 	}
+	err := r.saveOrPurge(in, change.HandlerPatch, handled)
 	tx, err := r.transaction(change, handled, err)
 	// Records in the status must be stored neither before the pin nor before the changes whose success they report.
 	change.StatusLast = b.HasStatus && !in.Finished && change.FrameworkPatch["status"] != nil
@@ -215,13 +215,15 @@ type Builder struct {
 	Stamps progress.Stamps
 	// HandlerIDs are the ids of all cause handlers. The records of other handlers are removed at the end of a cycle.
 	HandlerIDs []string
-	Finalizer  string
-	HasStatus  bool
+	// Requests removes users' requests, and the answers to them. It is optional.
+	Requests  essence.Cleaner
+	Finalizer string
+	HasStatus bool
 	// DigestOnly is true if only digests of essences may be stored on the objects.
 	DigestOnly bool
 }
 
-// SameFrameworkPart reports whether two states of an object have the same records, baseline and pin.
+// SameFrameworkPart reports whether two states of an object have the same records, baseline and pin. Users' requests don't count.
 func (b *Builder) SameFrameworkPart(one, other map[string]any) bool {
 	for _, item := range diff.Of(b.frameworkPart(one), b.frameworkPart(other)) {
 		if !isEmpty(item.Old) || !isEmpty(item.New) {
@@ -233,7 +235,11 @@ func (b *Builder) SameFrameworkPart(one, other map[string]any) bool {
 
 // frameworkPart returns what the framework has written to an object: records, baseline and pin.
 func (b *Builder) frameworkPart(content map[string]any) map[string]any {
-	return patch.Diff(b.withoutFrameworkPart(content), content)
+	with := runtime.DeepCopyJSON(content)
+	if b.Requests != nil {
+		b.Requests.Clear(with)
+	}
+	return patch.Diff(b.withoutFrameworkPart(content), with)
 }
 
 func (b *Builder) withoutFrameworkPart(content map[string]any) map[string]any {

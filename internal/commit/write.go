@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -268,7 +267,7 @@ func (s *Session) acceptSpec(ctx context.Context, written client.Object) error {
 // request. Without the pin, a crash between the two would let the next process take the new status for the changed state, and handlers for
 // the old state might no longer match.
 func (s *Session) pinAhead(ctx context.Context, changed patch.MergePatch) error {
-	if !s.builder.HasStatus || s.Gone || s.memory.Overlay != nil || s.Cause.PinnedDigest != "" || s.Cause.Reason != cause.Create && s.Cause.Reason != cause.Update {
+	if !s.builder.HasStatus || s.Gone || s.memory.Overlay != nil || s.Cause.PinnedDigest != "" || !s.Cause.HasPin() {
 		return nil
 	}
 	isPinned := s.builder.Pin.Fetch(s.Draft.Base()) != nil && !s.Cause.StalePin

@@ -280,7 +280,7 @@ func (r *reconciliation) holdCauses(hold Hold) {
 	if r.held.isActive() {
 		return
 	}
-	if r.held = hold; !r.session.Records.HasRecords(string(r.session.Cause.Reason)) {
+	if r.held = hold; !r.session.Records.HasRecords(r.session.Cause.Purpose()) {
 		r.session.Cause, r.matching.selection = r.session.Cause.WithReason(cause.Noop), plan.Selection{}
 	}
 }

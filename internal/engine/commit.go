@@ -16,7 +16,7 @@ import (
 // finalizer instead. A deletion also waits for the object's daemons and timers.
 func (e *Engine) commit(ctx context.Context, r *reconciliation) (Hold, error) {
 	r.reportConditions(ctx)
-	if !r.session.Cause.Reason.HasHandlers() && !r.session.HasLeftovers() && !r.draft.HasChanges() && r.answerRequests() == nil {
+	if !r.session.Cause.Reason.HasHandlers() && !r.session.HasLeftovers() && !r.draft.HasChanges() && !r.hasAnswers() {
 		r.postEvents(r.draft.Base())
 		return Hold{}, nil
 	}
@@ -40,7 +40,7 @@ func (e *Engine) commit(ctx context.Context, r *reconciliation) (Hold, error) {
 // write writes all changes since the last write. It returns the object after the write, or nil if the object no longer exists.
 func (r *reconciliation) write(ctx context.Context) (client.Object, error) {
 	defer r.noteResult()
-	r.session.Annotate = r.answerRequests()
+	r.session.Annotate = r.answerRequests
 	result, err := r.session.Write(ctx, r.reportConditions)
 	if r.details.Pending = nil; result.Pending {
 		r.details.Pending = r

@@ -90,7 +90,7 @@ func (e *Engine) checkLoops(s subject) Hold {
 
 // startsUpdate reports whether this reconcile starts to handle an update.
 func (e *Engine) startsUpdate(r *reconciliation) bool {
-	return r.session.Cause.Reason == cause.Update && !r.session.Records.HasRecords(string(cause.Update)) && !r.session.Cause.Reversed && !r.session.Cause.WasEdited()
+	return r.session.Cause.Reason == cause.Update && !r.session.Cause.Requested && !r.session.Records.HasRecords(string(cause.Update)) && !r.session.Cause.Reversed && !r.session.Cause.WasEdited()
 }
 
 // guardReconciles reports whether reconcile handlers must wait before they are called for changes, because they have probably made these

@@ -176,7 +176,7 @@ func (e *Engine) expectOwnEvent(r *reconciliation) {
 	if r.known.ExistedAtStart && !r.known.Worker.Handled {
 		return // resume handlers are due
 	}
-	if r.session.Cause.OutdatedBaseline || r.session.Cause.StalePin || e.Pin.Fetch(r.draft.Base()) != nil || e.retries.Has(r.draft.Base()) {
+	if r.session.Cause.OutdatedBaseline || r.session.Cause.StalePin || e.Pin.Fetch(r.draft.Base()) != nil || e.retries.HasWork(r.draft.Base()) {
 		return // the next reconcile must remove or store something; the write has removed all records
 	}
 	// Other clients may have changed the object between the read and the write.
@@ -263,7 +263,7 @@ func (e *Engine) verifyEpoch(ctx context.Context, r *reconciliation) (Hold, erro
 // hasWork reports whether the reconcile may call handlers, start daemons or timers, or write something. Event handlers don't count, because
 // they are called for whatever the watch delivers.
 func (e *Engine) hasWork(r *reconciliation) bool {
-	if e.finalizerAction(r) != cause.KeepFinalizer || !r.hasNothingToWrite() ||
+	if e.finalizerAction(r) != cause.KeepFinalizer || !r.hasNothingToWrite() || e.retries.HasWork(r.draft.Base()) ||
 		e.background.runner.NeedsStart(r.draft.Base().GetUID(), r.matching.background) || e.mayReconcile(r) {
 		return true
 	}

@@ -31,7 +31,7 @@ func (e *Engine) selectHandlers(ctx context.Context, r *reconciliation) {
 	if !r.session.Cause.Reason.HasHandlers() {
 		return
 	}
-	if r.requested.reason != "" {
+	if r.session.Cause.Requested {
 		r.selectRequested()
 		return
 	}
@@ -83,8 +83,8 @@ func (e *Engine) makePlan(ctx context.Context, r *reconciliation) {
 	if !r.session.Cause.Reason.HasHandlers() {
 		return
 	}
-	r.session.Records.Relabel(string(r.session.Cause.Reason), r.matching.selection.Resuming)
-	for purpose, sum := range r.session.Records.Begin(string(r.session.Cause.Reason), r.matching.selection.Selected, now()) {
+	r.session.Records.Relabel(r.session.Cause.Purpose(), r.matching.selection.Resuming)
+	for purpose, sum := range r.session.Records.Begin(r.session.Cause.Purpose(), r.matching.selection.Selected, now()) {
 		log.FromContext(ctx).Info("Another cause has superseded an unfinished one", "cause", purpose, "by", r.session.Cause.Reason,
 			"succeeded", sum.Succeeded, "failed", sum.Failed, "left", sum.Left)
 	}
@@ -144,6 +144,7 @@ func (e *Engine) planNext(ctx context.Context, r *reconciliation) {
 		log.FromContext(ctx).Info("Handler skipped permanently", "handler", skip.ID, "reason", r.session.Cause.Reason, "error", err.Error())
 		r.session.Records.RecordOutcome(skip.ID, progress.Outcome{Err: err, Final: true}, now())
 	}
+	r.logRequested(ctx)
 }
 
 // maxChanges limits how many changes are kept while the reconcile handlers cannot be called.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -15,27 +16,41 @@ import (
 // requestedCalls are the users' requests to call handlers of one object again, see package retry.
 type requestedCalls struct {
 	requests []retry.Request
-	// reason is the reason to call the handlers if nothing else has happened to the object; empty if something has.
-	reason cause.Reason
 	// begun are the handlers that this reconcile has made due for their requests.
 	begun []string
 	// background has the answers for daemons and timers.
 	background map[string]retry.Answer
+	// waits is true if a daemon or timer could not be started yet.
+	waits bool
 }
 
 // findRequests reads the requests on the object. If nothing else has happened to it, the first request that can be granted becomes the
 // cause: an update without a change, or a creation or a resume for handlers that are not called for updates.
 func (e *Engine) findRequests(r *reconciliation) {
 	r.requested = requestedCalls{requests: e.retries.Find(r.draft.Base())}
-	if len(r.requested.requests) == 0 || r.session.Cause.Reason != cause.Noop || r.session.Leaving || IsObjectPaused(r.draft.Base()) {
+	for i := range r.requested.requests {
+		one := &r.requested.requests[i]
+		if record := r.session.Records.Record(one.ID); record.Started.IsZero() || record.Finished() {
+			one.HasBegun = false // the stored answer belongs to an earlier request with the same text
+		}
+		if one.HasBegun {
+			r.session.Records.Keep(one.ID)
+		}
+	}
+	if r.session.Cause.Reason != cause.Noop || !r.mayAnswer() {
 		return
 	}
 	for _, one := range r.requested.requests {
 		if reason, refusal := e.reasonFor(r, one); refusal == "" {
-			r.requested.reason, r.session.Cause = reason, r.session.Cause.WithReason(reason)
+			r.session.Cause = r.session.Cause.Request(reason)
 			return
 		}
 	}
+}
+
+// mayAnswer returns false if requests must stay as they are: while the object is paused, and if it is no longer the operator's.
+func (r *reconciliation) mayAnswer() bool {
+	return !r.session.Leaving && !r.session.Gone && !IsObjectPaused(r.draft.Base())
 }
 
 // reasonFor returns the reason for which a request's handler is called if nothing else has happened to the object, or why it isn't.
@@ -61,29 +76,27 @@ func (e *Engine) reasonFor(r *reconciliation, one retry.Request) (reason cause.R
 func (r *reconciliation) selectRequested() {
 	for _, one := range r.requested.requests {
 		reason, refusal := r.engine.reasonFor(r, one)
-		if refusal == "" && reason == r.requested.reason && !slices.Contains(r.matching.selection.Selected, one.ID) {
+		if refusal == "" && reason == r.session.Cause.Reason && !slices.Contains(r.matching.selection.Selected, one.ID) {
 			r.matching.selection.Selected = append(r.matching.selection.Selected, one.ID)
 		}
 	}
 }
 
-// grantRequests makes selected handlers due for new requests. A handler that has finished starts again with its first attempt.
+// grantRequests makes selected handlers due for new requests, and starts daemons and timers. A handler that has finished starts again with
+// its first attempt.
 func (e *Engine) grantRequests(ctx context.Context, r *reconciliation) {
-	if r.held.isActive() {
-		return
-	}
 	at := now()
 	for _, one := range r.requested.requests {
 		if _, inBackground := e.BackgroundHandlers.Get(one.ID); inBackground {
 			e.runRequested(ctx, r, one)
 			continue
 		}
-		if one.HasBegun || slices.Contains(r.requested.begun, one.ID) || !slices.Contains(r.matching.selection.Selected, one.ID) {
+		if r.held.isActive() || one.HasBegun || slices.Contains(r.requested.begun, one.ID) || !slices.Contains(r.matching.selection.Selected, one.ID) {
 			continue
 		}
 		r.requested.begun = append(r.requested.begun, one.ID)
-		log.FromContext(ctx).Info("Calling the handler on request", "handler", one.ID, "request", one.Text)
 		r.session.Records.Redo(one.ID)
+		r.details.Resumed = slices.DeleteFunc(r.details.Resumed, func(id string) bool { return id == one.ID })
 		for _, id := range append([]string{one.ID}, r.session.Records.Record(one.ID).Subrefs...) {
 			if record := r.session.Records.Record(id); !record.Finished() && record.Delayed.After(at) {
 				record.Delayed = at
@@ -93,12 +106,26 @@ func (e *Engine) grantRequests(ctx context.Context, r *reconciliation) {
 	}
 }
 
+// logRequested logs which of the handlers that are about to be called were requested.
+func (r *reconciliation) logRequested(ctx context.Context) {
+	for _, one := range r.requested.requests {
+		if slices.Contains(r.requested.begun, one.ID) && slices.Contains(r.calls.plan.Next, one.ID) {
+			log.FromContext(ctx).Info("Calling the handler on request", "handler", one.ID, "request", one.Text)
+		}
+	}
+}
+
 // runRequested starts a daemon or timer for a request.
 func (e *Engine) runRequested(ctx context.Context, r *reconciliation, one retry.Request) {
 	answer := retry.Answer{Outcome: retry.Called}
-	if !slices.Contains(r.matching.background, one.ID) {
+	if r.session.Cause.Deleting {
+		answer = retry.Answer{Outcome: retry.Refused, Message: "the object is being deleted"}
+	} else if !slices.Contains(r.matching.background, one.ID) {
 		answer = retry.Answer{Outcome: retry.Refused, Message: "its filters don't match the object"}
-	} else if err := e.background.supervisor.RunNow(daemons.Key{UID: r.draft.Base().GetUID(), ID: one.ID}); err != nil {
+	} else if err := e.background.supervisor.RunNow(daemons.Key{UID: r.draft.Base().GetUID(), ID: one.ID}); errors.Is(err, daemons.ErrPaused) {
+		r.requested.waits = true
+		return
+	} else if err != nil {
 		answer = retry.Answer{Outcome: retry.Refused, Message: err.Error()}
 	} else {
 		log.FromContext(ctx).Info("Calling the handler on request", "handler", one.ID, "request", one.Text)
@@ -109,28 +136,28 @@ func (e *Engine) runRequested(ctx context.Context, r *reconciliation, one retry.
 	r.requested.background[one.ID] = answer
 }
 
-// answerRequests returns a function that stores the answers to requests in the object's annotations, or nil if there are none. Answers stay
-// until the next cycle ends.
-func (r *reconciliation) answerRequests() func(annotations map[string]string) {
-	answers := map[int]retry.Answer{}
-	for i, one := range r.requested.requests {
+// answerRequests stores the answers to requests in the object's annotations, as far as they are known. It removes earlier answers when a
+// cycle ends, and those to withdrawn requests at once.
+func (r *reconciliation) answerRequests(annotations map[string]string) {
+	keys := r.engine.retries
+	if keys == nil || !r.mayAnswer() {
+		return
+	}
+	keys.Forget(annotations, r.session.IsFinished() && !r.session.Cause.Requested)
+	for _, one := range r.requested.requests {
 		if answer, known := r.answerTo(one); known {
-			answers[i] = answer
+			keys.Store(annotations, one, answer)
 		}
 	}
-	forgets := r.session.IsFinished() && r.requested.reason == "" && r.engine.retries.HasAnswers(r.draft.Base())
-	if len(answers) == 0 && !forgets {
-		return nil
-	}
-	keys, requests := r.engine.retries, r.requested.requests
-	return func(annotations map[string]string) {
-		if forgets {
-			keys.Forget(annotations)
-		}
-		for i, answer := range answers {
-			keys.Store(annotations, requests[i], answer)
-		}
-	}
+}
+
+// hasAnswers reports whether there is something to write for requests, even if nothing else has happened.
+func (r *reconciliation) hasAnswers() bool {
+	return r.mayAnswer() && (r.engine.retries.HasWithdrawn(r.draft.Base()) ||
+		slices.ContainsFunc(r.requested.requests, func(one retry.Request) bool {
+			_, known := r.answerTo(one)
+			return known
+		}))
 }
 
 func (r *reconciliation) answerTo(one retry.Request) (answer retry.Answer, known bool) {
@@ -141,15 +168,16 @@ func (r *reconciliation) answerTo(one retry.Request) (answer retry.Answer, known
 		answer, known = r.requested.background[one.ID]
 		return answer, known
 	case isSelected:
-		if !one.HasBegun && !slices.Contains(r.calls.called, one.ID) {
+		record := r.session.Records.Record(one.ID)
+		isSkipped := record.Finished() && slices.Contains(r.requested.begun, one.ID) // because a handler before it has failed
+		if !one.HasBegun && !isSkipped && !slices.Contains(r.calls.called, one.ID) {
 			return retry.Answer{}, false // it waits for other handlers, or it is held
 		}
-		record := r.session.Records.Record(one.ID)
 		answer = retry.Answer{Outcome: outcomeOf(record), Message: record.Message}
 		return answer, !one.HasBegun || answer.Outcome != retry.Retrying
 	case r.session.Cause.Deleting:
 		return retry.Answer{Outcome: retry.Refused, Message: "the handler is not called for objects that are being deleted"}, true
-	case r.session.Cause.Reason.HasHandlers() && r.requested.reason == "":
+	case r.session.Cause.Reason.HasHandlers() && !r.session.Cause.Requested:
 		return retry.Answer{}, false // it waits until the cycle is over
 	}
 	_, refusal := r.engine.reasonFor(r, one)
@@ -167,9 +195,9 @@ func outcomeOf(record progress.Record) retry.Outcome {
 	}
 }
 
-// hasUnanswered reports whether a request waits for another reconcile, because a cycle had to end first.
+// hasUnanswered reports whether a request waits for another reconcile, because a cycle or a pause had to end first.
 func (r *reconciliation) hasUnanswered() bool {
-	return r.session.IsFinished() && slices.ContainsFunc(r.requested.requests, func(one retry.Request) bool {
+	return r.requested.waits || r.session.IsFinished() && slices.ContainsFunc(r.requested.requests, func(one retry.Request) bool {
 		_, answered := r.answerTo(one)
 		return !answered
 	})

@@ -45,8 +45,9 @@ func New(settings Settings, kind Kind) *Engine {
 	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
 	e := &Engine{Settings: settings, Kind: kind.withHandlerDefaults(&settings)}
-	if prefix, _, isStamped := strings.Cut(e.Stamps.Key(""), "/"); isStamped && e.Remote == nil {
-		e.retries = retry.NewKeys(prefix, slices.Concat(e.Handlers.IDs(), e.BackgroundHandlers.IDs()))
+	ids := slices.Concat(e.Handlers.IDs(), e.BackgroundHandlers.IDs())
+	if prefix, _, isStamped := strings.Cut(e.Stamps.Key(""), "/"); isStamped && e.Remote == nil && len(ids) > 0 {
+		e.retries = retry.NewKeys(prefix, ids)
 	}
 	e.queue.created, e.gone.deletions = time.Now(), newDeletionChecker()
 	e.states = objectstate.New[objectMemory](objectstate.Options{
@@ -57,7 +58,7 @@ func New(settings Settings, kind Kind) *Engine {
 
 		ExistedAtStart: func(first client.Object) bool { return e.epoch.Existed(first) }, // StartFrom sets the epoch
 		ReadBaseline:   settings.Baseline.Fetch,
-		Enqueues:       e.retries.Has,
+		Enqueues:       e.retries.HasWork,
 	})
 	e.events = &eventrecorder.Poster{
 		Name: e.Name, GVK: e.GVK, Client: e.Client, Recorder: e.Recorder, Level: e.Events,
@@ -146,7 +147,7 @@ func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer
 	committer := &commit.Committer{
 		Builder: &commit.Builder{
 			Detector: e.detector, Store: e.Store, Baseline: baseline, Pin: e.Pin, Stamps: stamps, HandlerIDs: e.Handlers.IDs(), Finalizer: e.Finalizer, HasStatus: e.HasStatus,
-			DigestOnly: e.DigestOnly,
+			DigestOnly: e.DigestOnly, Requests: e.retries,
 		},
 		Writer: &patch.Writer{
 			Client: e.Client, APIReader: e.APIReader, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/annotations"
 )
 
 const (
@@ -30,6 +32,11 @@ func NewKeys(prefix string, ids []string) *Keys {
 		k.ids[nameOf(id)] = id
 	}
 	return k
+}
+
+// IsName reports whether an annotation's name, without its prefix, is that of a request or an answer.
+func IsName(name string) bool {
+	return strings.HasPrefix(name, requestName) || strings.HasPrefix(name, answerName)
 }
 
 // RequestKey returns the key of a request for a handler.
@@ -77,30 +84,49 @@ func (k *Keys) Find(obj client.Object) (all []Request) {
 		if !isRequest {
 			continue
 		}
-		var last Answer
-		err := json.Unmarshal([]byte(annotations[k.prefix+answerName+name]), &last)
-		all = append(all, Request{k.ids[name], name, text, err == nil && last.Outcome == Retrying && last.Request == text})
+		last := k.answer(annotations, name)
+		all = append(all, Request{k.ids[name], name, text, last.Outcome == Retrying && last.Request == shortened(text, MaxRequest)})
 	}
 	slices.SortFunc(all, func(a, b Request) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-// Has reports whether an object has requests.
-func (k *Keys) Has(obj client.Object) bool { return k.has(obj, requestName) }
-
-// HasAnswers reports whether an object has answers.
-func (k *Keys) HasAnswers(obj client.Object) bool { return k.has(obj, answerName) }
-
-func (k *Keys) has(obj client.Object, name string) bool {
+// HasWork reports whether an object has requests, or answers to withdrawn ones.
+func (k *Keys) HasWork(obj client.Object) bool {
 	if k == nil {
 		return false
 	}
 	for key := range obj.GetAnnotations() {
-		if domain, found := strings.CutPrefix(key, k.prefix); found && strings.HasPrefix(domain, name) {
+		if strings.HasPrefix(key, k.prefix+requestName) {
+			return true
+		}
+	}
+	return k.HasWithdrawn(obj)
+}
+
+// HasWithdrawn reports whether an object has answers to requests that were removed before their handlers had finished.
+func (k *Keys) HasWithdrawn(obj client.Object) bool {
+	if k == nil {
+		return false
+	}
+	annotations := obj.GetAnnotations()
+	for key := range annotations {
+		if name, isAnswer := strings.CutPrefix(key, k.prefix+answerName); isAnswer && k.isWithdrawn(annotations, name) {
 			return true
 		}
 	}
 	return false
+}
+
+func (k *Keys) isWithdrawn(annotations map[string]string, name string) bool {
+	_, requested := annotations[k.prefix+requestName+name]
+	return !requested && k.answer(annotations, name).Outcome == Retrying
+}
+
+// answer returns the stored answer with a name, and the zero Answer if there is none or it is unreadable.
+func (k *Keys) answer(annotations map[string]string, name string) (last Answer) {
+	_ = json.Unmarshal([]byte(annotations[k.prefix+answerName+name]), &last)
+	return last
 }
 
 // Clear removes requests and answers from the JSON form of an object.
@@ -108,14 +134,13 @@ func (k *Keys) Clear(content map[string]any) {
 	meta, _ := content["metadata"].(map[string]any)
 	annotations, _ := meta["annotations"].(map[string]any)
 	for key := range annotations {
-		if k != nil && k.owns(key) {
+		if k == nil {
+			return
+		}
+		if name, found := strings.CutPrefix(key, k.prefix); found && IsName(name) {
 			delete(annotations, key)
 		}
 	}
-}
-
-func (k *Keys) owns(key string) bool {
-	return strings.HasPrefix(key, k.prefix+requestName) || strings.HasPrefix(key, k.prefix+answerName)
 }
 
 // Outcome says what has become of a request.
@@ -132,37 +157,48 @@ const (
 
 // An Answer is the JSON value of the annotation that answers a request.
 type Answer struct {
-	// Request is the text of the request.
+	// Request is the text of the request, of which only the first 256 bytes count.
 	Request string  `json:"request"`
 	Outcome Outcome `json:"outcome"`
 	// Message is the handler's error, or why the request was refused.
 	Message string `json:"message,omitempty"`
 }
 
-// maxMessage is the maximum length of a message in bytes.
-const maxMessage = 1024
+// The maximum lengths of texts in answers in bytes, because all annotations of an object share one limit. Answers repeat longer texts only
+// in part.
+const (
+	MaxRequest = 256
+	maxMessage = 1024
+)
 
-// Store stores an answer in an object's annotations, and removes the request unless the handler will be called again.
-func (k *Keys) Store(annotations map[string]string, to Request, a Answer) {
-	if len(a.Message) > maxMessage {
-		a.Message = strings.ToValidUTF8(a.Message[:maxMessage], "") + "…"
+func shortened(text string, limit int) string {
+	if len(text) <= limit {
+		return text
 	}
-	a.Request = to.Text
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}
+
+// Store stores an answer in an object's annotations. It removes the request unless the handler will be called again, or the request was
+// replaced with a newer one.
+func (k *Keys) Store(all map[string]string, to Request, a Answer) {
+	a.Request, a.Message = shortened(to.Text, MaxRequest), shortened(a.Message, maxMessage)
 	text, err := json.Marshal(a)
 	if err != nil {
 		panic("retry: encode the answer: " + err.Error()) // it has only strings
 	}
-	annotations[k.prefix+answerName+to.Name] = string(text)
-	if a.Outcome != Retrying {
-		delete(annotations, k.prefix+requestName+to.Name)
+	all[k.prefix+answerName+to.Name] = string(text)
+	annotations.Mark(all, strings.TrimSuffix(k.prefix, "/"))
+	if key := k.prefix + requestName + to.Name; a.Outcome != Retrying && all[key] == to.Text {
+		delete(all, key)
 	}
 }
 
-// Forget removes the answers to requests that no longer exist from an object's annotations.
-func (k *Keys) Forget(annotations map[string]string) {
+// Forget removes the answers to withdrawn requests from an object's annotations. With all, it removes those to any request that no longer
+// exists.
+func (k *Keys) Forget(annotations map[string]string, all bool) {
 	for key := range annotations {
 		if name, isAnswer := strings.CutPrefix(key, k.prefix+answerName); isAnswer {
-			if _, requested := annotations[k.prefix+requestName+name]; !requested {
+			if _, requested := annotations[k.prefix+requestName+name]; !requested && all || k.isWithdrawn(annotations, name) {
 				delete(annotations, key)
 			}
 		}

@@ -38,8 +38,8 @@ func TestKeys_FindsRequests(t *testing.T) {
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("requests differ (-want +got):\n%s", diff)
 	}
-	if keys.Has(annotated(map[string]string{"example.com/retried.provision": "{}"})) {
-		t.Error("an answer is taken for a request")
+	if keys.HasWork(annotated(map[string]string{"example.com/retried.provision": `{"request":"now","outcome":"failed"}`})) {
+		t.Error("a final answer is taken for a request")
 	}
 }
 
@@ -70,7 +70,9 @@ func TestKeys_StoreAndForget(t *testing.T) {
 		t.Errorf("the answer has %d bytes", size)
 	}
 	keys.Store(annotations, one, retry.Answer{Outcome: retry.Succeeded})
-	want := map[string]string{"example.com/retried.provision": `{"request":"now","outcome":"succeeded"}`, "example.com/retried.other": "{}", "a": "b"}
+	want := map[string]string{
+		"example.com/retried.provision": `{"request":"now","outcome":"succeeded"}`, "example.com/retried.other": "{}", "a": "b", "example.com/kopf-managed": "yes",
+	}
 	if diff := cmp.Diff(want, annotations); diff != "" {
 		t.Errorf("annotations differ (-want +got):\n%s", diff)
 	}
@@ -79,8 +81,45 @@ func TestKeys_StoreAndForget(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "b"}}}, content); diff != "" {
 		t.Errorf("the cleared object differs (-want +got):\n%s", diff)
 	}
-	keys.Forget(annotations)
-	if diff := cmp.Diff(map[string]string{"a": "b"}, annotations); diff != "" {
+	keys.Forget(annotations, true)
+	if diff := cmp.Diff(map[string]string{"a": "b", "example.com/kopf-managed": "yes"}, annotations); diff != "" {
 		t.Errorf("annotations differ (-want +got):\n%s", diff)
+	}
+}
+
+// An answer that is stored too late doesn't remove a newer request.
+func TestKeys_KeepNewerRequest(t *testing.T) {
+	keys := retry.NewKeys(prefix, []string{"provision"})
+	annotations := map[string]string{"example.com/retry.provision": "newer"}
+	keys.Store(annotations, retry.Request{ID: "provision", Name: "provision", Text: "now"}, retry.Answer{Outcome: retry.Succeeded})
+	if annotations["example.com/retry.provision"] != "newer" {
+		t.Errorf("annotations = %v, want the newer request", annotations)
+	}
+}
+
+func TestKeys_ForgetWithdrawn(t *testing.T) {
+	keys := retry.NewKeys(prefix, []string{"a"})
+	withdrawn := map[string]string{"example.com/retried.a": `{"request":"x","outcome":"retrying"}`, "example.com/retried.b": `{"request":"x","outcome":"failed"}`}
+	if !keys.HasWithdrawn(annotated(withdrawn)) {
+		t.Error("HasWithdrawn = false for an answer that says retrying, without a request")
+	}
+	keys.Forget(withdrawn, false)
+	if diff := cmp.Diff(map[string]string{"example.com/retried.b": `{"request":"x","outcome":"failed"}`}, withdrawn); diff != "" {
+		t.Errorf("annotations differ (-want +got):\n%s", diff)
+	}
+	if keys.HasWithdrawn(annotated(withdrawn)) {
+		t.Error("HasWithdrawn = true for a final answer")
+	}
+}
+
+func TestKeys_LongTexts(t *testing.T) {
+	keys, long := retry.NewKeys(prefix, []string{"a"}), strings.Repeat("<", 100_000)
+	annotations := map[string]string{"example.com/retry.a": long}
+	keys.Store(annotations, retry.Request{ID: "a", Name: "a", Text: long}, retry.Answer{Outcome: retry.Retrying, Message: long})
+	if size := len(annotations["example.com/retried.a"]); size > 8*1024 {
+		t.Errorf("the answer has %d bytes", size)
+	}
+	if all := keys.Find(annotated(annotations)); !all[0].HasBegun {
+		t.Error("the answer is not recognized")
 	}
 }

@@ -165,7 +165,8 @@ func (s *Supervisor) Touch(uid types.UID) {
 }
 
 // RunNow starts a waiting daemon or timer: it cuts an interval, an idle time and the delay before a retry short, and starts a timer that
-// waits for a change. A timer above the limit of its group is queued. RunNow returns an error if the task is not waiting.
+// waits for a change. A timer above the limit of its group is queued. RunNow returns an error if the task is not waiting. That is
+// [ErrPaused] during a pause, and while a run that will be replaced is still stopping.
 func (s *Supervisor) RunNow(key Key) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -173,22 +174,22 @@ func (s *Supervisor) RunNow(key Key) error {
 	switch {
 	case j == nil || s.shuttingDown:
 		return errors.New("it is not started")
-	case j.phase == suspended:
-		return errors.New("it is paused")
+	case j.phase == suspended, j.phase == stopping && j.next != nil:
+		return ErrPaused
 	case j.phase == active, j.phase == stopping:
 		return errors.New("it is running")
 	case j.phase == ended:
 		return errors.New("it has ended, and is not started again in this process")
 	case j.phase == dormant, j.phase == failed:
 		j.record = progress.Record{}
-	case j.phase == queued:
-		return nil
 	}
 	now := time.Now()
 	if j.record.Retries == 0 {
 		j.point = now
 	}
-	j.isForced = true
+	if j.isForced = true; j.phase == queued {
+		return nil
+	}
 	j.enter(waiting)
 	s.scheduleAt(j, now)
 	return nil

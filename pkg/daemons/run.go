@@ -14,7 +14,7 @@ func (s *Supervisor) startDue(j *job) {
 	now := time.Now()
 	idleUntil := j.idleUntil()
 	if j.isForced {
-		j.isForced, j.retrySchedule, idleUntil = false, false, time.Time{}
+		j.retrySchedule, idleUntil = false, time.Time{}
 	}
 	switch {
 	case j.retrySchedule:
@@ -35,7 +35,7 @@ func (s *Supervisor) startDue(j *job) {
 }
 
 func (s *Supervisor) startRun(j *job, now time.Time) {
-	if j.task.Timer != nil {
+	if j.isForced = false; j.task.Timer != nil {
 		metrics.TimerDrift.WithLabelValues(j.task.Kind, j.task.label(j.key)).Observe(now.Sub(j.due).Seconds())
 		j.lastInvocation = time.Time{}
 	}

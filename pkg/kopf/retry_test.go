@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // A retryWorld is an object whose handlers do what the test says.
@@ -32,6 +34,8 @@ type retryWorld struct {
 	do   map[string]error // what handlers return; nil without an entry
 	obj  configMap
 	stop func() error
+
+	digestOnly bool
 }
 
 // onlyData rejects the events of requests.
@@ -45,7 +49,7 @@ func (w *retryWorld) handler(id string) kopf.Handler[configMap] {
 	return func(_ context.Context, req *kopf.Request[configMap]) error {
 		err := w.do[id]
 		w.log.addf("%s:%s#%d", id, req.Reason, req.Attempt.Number)
-		if req.Reason == kopf.ReasonUpdate && len(req.Diff) == 0 && (req.Old == nil || req.Old.Data["a"] != req.Object.Data["a"]) {
+		if req.Reason == kopf.ReasonUpdate && len(req.Diff) == 0 && !w.digestOnly && (req.Old == nil || req.Old.Data["a"] != req.Object.Data["a"]) {
 			w.log.addf("without a change, Old is %v", req.Old)
 		}
 		return err
@@ -59,7 +63,7 @@ func (w *retryWorld) run(options ...kopf.Option) {
 			w.Fatal(err)
 		}
 	}
-	things := kopf.For(&corev1.ConfigMap{}, kopf.WithPredicates(onlyData)).
+	things := kopf.For(&corev1.ConfigMap{}, kopf.WithPredicates(onlyData), kopf.WithDigestOnly(w.digestOnly)).
 		OnCreateOrUpdate("apply", w.handler("apply")).
 		OnCreate("create", w.handler("create")).
 		OnField("field", "data.a", w.handler("field")).
@@ -143,8 +147,8 @@ func TestRetry_EndsADelay(t *testing.T) {
 		w.expect("apply:create#0, create:create#0, field:create#0")
 		w.request("now", "apply")
 		w.expect("apply:create#1", "retry.apply", "now", "retried.apply", answer("now", "retrying", "busy"))
-		w.request("again", "apply")
 		delete(w.do, "apply")
+		w.request("again", "apply")
 		w.expect("apply:create#2", "retried.apply", answer("again", "succeeded", ""))
 		w.patch(`{"data":{"a":"2"}}`)
 		w.expect("apply:update#0, field:update#0") // the end of the next cycle removes the answer
@@ -191,9 +195,9 @@ func TestRetry_IsKept(t *testing.T) {
 		waiting := []string{"retry.create", "a", "retried.create", answer("a", "retrying", "busy")}
 		w.expect("create:create#0", waiting...)
 		w.run()
-		w.expect("create:create#0, resume:resume#0", waiting...) // another cycle supersedes the earlier attempts
+		w.expect("resume:resume#0", waiting...) // the delay continues
 		w.patch(`{"data":{"a":"2"}}`)
-		w.expect("apply:update#0, create:create#0, field:update#0", waiting...)
+		w.expect("apply:update#0, field:update#0", waiting...)
 		<-time.After(10 * time.Minute)
 		w.expect("create:create#1", waiting...)
 		w.patch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, kopf.PausedAnnotation))
@@ -209,7 +213,142 @@ func TestRetry_IsKept(t *testing.T) {
 		w.expect("create:create#0", "retry.create", "c", "retried.create", answer("c", "retrying", "busy"))
 		w.patch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, retryPrefix+"retry.create"))
 		<-time.After(time.Hour)
-		w.expect("", "retried.create", answer("c", "retrying", "busy"))
+		w.expect("")
+	})
+}
+
+// Nobody waits for a requested handler: an edit is handled at once, also with the handlers that were called on request before.
+func TestRetry_EditsDoNotWait(t *testing.T) {
+	for name, test := range map[string]struct{ withdraw, digestOnly bool }{
+		"requested": {false, false}, "withdrawn": {true, false}, "requested, with digests": {false, true}, "withdrawn, with digests": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			retryTest(t, func(w *retryWorld) {
+				w.digestOnly = test.digestOnly
+				w.run()
+				w.Create(w.T, w.obj)
+				w.expect("apply:create#0, create:create#0, field:create#0")
+				w.do["apply"] = kopf.Temporary(errors.New("busy"), 12*time.Hour)
+				w.request("a", "apply", "field.data.a")
+				busy := []string{"retry.apply", "a", "retried.apply", answer("a", "retrying", "busy"), "retried.field.data.a", answer("a", "succeeded", "")}
+				w.expect("apply:update#0, field:update#0", busy...)
+				if test.withdraw {
+					w.patch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, retryPrefix+"retry.apply"))
+					w.expect("", "retried.field.data.a", answer("a", "succeeded", ""))
+					busy = busy[4:]
+				}
+				w.patch(`{"data":{"a":"2"}}`)
+				w.expect("field:update#0", busy...) // the handler itself keeps its delay
+				delete(w.do, "apply")
+				<-time.After(12 * time.Hour)
+				var done []string
+				if !test.withdraw {
+					done = []string{"retried.apply", answer("a", "succeeded", "")}
+				}
+				w.expect("apply:update#1", done...)
+			})
+		})
+	}
+}
+
+// A request with a text that was used before is a new one, also if the first was withdrawn.
+func TestRetry_TextAgain(t *testing.T) {
+	retryTest(t, func(w *retryWorld) {
+		w.do["apply"] = kopf.Temporary(errors.New("busy"), 12*time.Hour)
+		w.run()
+		w.Create(w.T, w.obj)
+		w.expect("apply:create#0, create:create#0, field:create#0")
+		for i := range 3 {
+			w.request("now", "apply")
+			w.expect(fmt.Sprintf("apply:create#%d", i+1), "retry.apply", "now", "retried.apply", answer("now", "retrying", "busy"))
+			w.patch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, retryPrefix+"retry.apply"))
+			w.expect("")
+		}
+	})
+}
+
+// An answer isn't final until the API server has accepted the handler's changes.
+func TestRetry_RejectedChange(t *testing.T) {
+	retryTest(t, func(w *retryWorld) {
+		label := "in valid"
+		w.stop = runShard(w.T, w.Cluster, kopf.For(&corev1.ConfigMap{}).
+			OnCreate("create", func(_ context.Context, req *kopf.Request[configMap]) error {
+				w.log.addf("create#%d", req.Attempt.Number)
+				if label != "" {
+					metav1.SetMetaDataLabel(&req.Object.ObjectMeta, "a", label)
+				}
+				return nil
+			}, kopf.Retries(2), kopf.Backoff(time.Hour)))
+		label = ""
+		w.Create(w.T, w.obj)
+		w.expect("create#0")
+		label = "in valid"
+		w.request("a", "create")
+		expectTexts(w.T, &w.log, "create#0")
+		w.Get(w.T, w.obj)
+		if got := w.obj.Annotations[retryPrefix+"retried.create"]; !strings.Contains(got, `"outcome":"retrying"`) || w.obj.Annotations[retryPrefix+"retry.create"] != "a" {
+			t.Errorf("annotations = %v, want a request that is retrying", w.obj.Annotations)
+		}
+		label = "valid"
+		<-time.After(time.Hour)
+		w.expect("create#1", "retried.create", answer("a", "succeeded", ""))
+	})
+}
+
+// A requested handler is not called if one before it has failed. That is answered once, without more writes.
+func TestRetry_AfterFailed(t *testing.T) {
+	retryTest(t, func(w *retryWorld) {
+		w.do["a"], w.do["c"] = kopf.Permanent(errors.New("invalid")), kopf.Temporary(errors.New("busy"), 12*time.Hour)
+		w.stop = runShard(w.T, w.Cluster, kopf.For(&corev1.ConfigMap{}).
+			OnCreate("a", w.handler("a")).
+			OnCreate("b", w.handler("b"), kopf.After("a")).
+			OnCreate("c", w.handler("c")))
+		w.Create(w.T, w.obj)
+		w.expect("a:create#0, c:create#0")
+		w.request("now", "b")
+		expectTexts(w.T, &w.log, "")
+		w.Get(w.T, w.obj)
+		if got := w.obj.Annotations[retryPrefix+"retried.b"]; !strings.Contains(got, `"outcome":"failed"`) {
+			t.Errorf("retried.b = %s, want a failure", got)
+		}
+		before := w.obj.ResourceVersion
+		<-time.After(time.Hour)
+		w.Get(w.T, w.obj)
+		if w.obj.ResourceVersion != before {
+			t.Errorf("the object is written again and again: %s and %s", before, w.obj.ResourceVersion)
+		}
+	})
+}
+
+// An operator that only looks doesn't answer for others.
+func TestRetry_OperatorThatOnlyLooks(t *testing.T) {
+	retryTest(t, func(w *retryWorld) {
+		w.stop = runShard(w.T, w.Cluster, kopf.For(&corev1.ConfigMap{}).OnEvent("look", func(context.Context, *kopf.Request[configMap]) error {
+			return nil
+		}))
+		w.Create(w.T, w.obj)
+		w.request("a", "provision")
+		w.expect("", "retry.provision", "a")
+	})
+}
+
+// Kopf recognizes the annotations of other prefixes only with a marker.
+func TestRetry_MarksItsPrefix(t *testing.T) {
+	retryTest(t, func(w *retryWorld) {
+		w.stop = runShard(w.T, w.Cluster, kopf.For(&corev1.ConfigMap{}).
+			Timer("timer", daemons.Timer{Interval: 24 * time.Hour}, func(context.Context, *kopf.Request[configMap]) error {
+				w.log.addf("timer")
+				return nil
+			}), kopf.WithProgress(progress.Annotations("op.example.com")), kopf.WithBaseline(progress.AnnotationBaseline("op.example.com")))
+		w.Create(w.T, w.obj)
+		expectTexts(w.T, &w.log, "timer")
+		w.patch(`{"metadata":{"annotations":{"op.example.com/retry.timer":"a"}}}`)
+		expectTexts(w.T, &w.log, "timer")
+		w.Get(w.T, w.obj)
+		want := map[string]string{"op.example.com/retried.timer": answer("a", "called", ""), "op.example.com/kopf-managed": "yes"}
+		if diff := cmp.Diff(want, w.obj.Annotations); diff != "" {
+			t.Errorf("annotations differ (-want +got):\n%s", diff)
+		}
 	})
 }
 

@@ -24,8 +24,8 @@ type Record struct {
 	// Attempted is when the last attempt ended, by the clock that computed Delayed, so the delay is Delayed minus Attempted. It is zero if
 	// Delayed is zero, and in records written by kopf, [Status] or earlier versions.
 	Attempted time.Time
-	// Purpose is kopf's name for the cause of the record: "create", "update", "delete", "resume", or the cause given to [Run]. Old versions
-	// of kopf don't write it. A record without a Purpose matches any cause.
+	// Purpose is kopf's name for the cause of the record: "create", "update", "delete", "resume", "noop" for a call on request, or the cause
+	// given to [Run]. Old versions of kopf don't write it. A record without a Purpose matches any cause.
 	Purpose string
 	// Retries is the number of attempts so far, including a successful one.
 	Retries int

@@ -27,6 +27,7 @@ type handler struct {
 
 	discarded bool   // whether the stored record is obsolete
 	earlier   string // the id under which the record is stored, if the handler was renamed
+	kept      bool   // whether the record stays while it belongs to no cause, see [State.Keep]
 }
 
 // A Summary counts handlers by result.
@@ -139,7 +140,7 @@ func (s *State) Begin(reason string, ids []string, now time.Time) (superseded ma
 	s.cause = reason
 	for i := range s.handlers {
 		h := &s.handlers[i]
-		if other := h.record.Purpose; other != "" && other != reason && h.parent == "" {
+		if other := h.record.Purpose; other != "" && other != reason && h.parent == "" && !h.kept {
 			if superseded == nil {
 				superseded = map[string]Summary{}
 			}
@@ -212,6 +213,16 @@ func (s *State) Relabel(cause string, ids []string) {
 	for _, id := range ids {
 		if h := s.find(id); h != nil && h.record.Finished() && h.record.Purpose != "" {
 			h.record.Purpose = cause
+		}
+	}
+}
+
+// Keep makes all methods leave the record of a handler on the object while the handler is not selected, and its sub-handlers' records as
+// well. Use it for a handler whose attempts go on after the cause at hand.
+func (s *State) Keep(id string) {
+	for _, one := range append([]string{id}, s.Record(id).Subrefs...) {
+		if h := s.find(one); h != nil {
+			h.kept = true
 		}
 	}
 }
@@ -403,7 +414,7 @@ func (s *State) Save(store Store, obj client.Object) error {
 				changes = append(changes, recordChange{id: h.earlier})
 			}
 			h.stored = true
-		case h.stored && other:
+		case h.stored && other && !h.kept:
 			changes = append(changes, h.purges()...)
 		case h.discarded:
 			changes = append(changes, recordChange{id: h.id})
@@ -469,7 +480,7 @@ func (s *State) PurgeStale(store Store, obj client.Object, now time.Time) error 
 // StaleAfter returns the time until [State.PurgeStale] can remove all records. It returns false if no delay remains.
 func (s *State) StaleAfter(now time.Time) (delay time.Duration, ok bool) {
 	for _, h := range s.handlers {
-		if h.stored && h.record.delayed(now) {
+		if h.stored && !h.kept && h.record.delayed(now) {
 			delay, ok = max(delay, h.record.wait(now)), true
 		}
 	}
@@ -490,7 +501,7 @@ func (s *State) HasAttempts(cause string) bool {
 
 // HasStale reports whether [State.PurgeStale] would remove a record.
 func (s *State) HasStale(now time.Time) bool {
-	return slices.ContainsFunc(s.handlers, func(h handler) bool { return h.stored && !s.delayed(&h, now) })
+	return slices.ContainsFunc(s.handlers, func(h handler) bool { return h.stored && !h.kept && !s.delayed(&h, now) })
 }
 
 // delayed reports whether a handler or one of its sub-handlers still has a delay.
@@ -506,7 +517,7 @@ func (r Record) delayed(now time.Time) bool { return !r.Finished() && r.wait(now
 func (s *State) purge(store Store, obj client.Object, match func(*handler) bool) error {
 	var changes []recordChange
 	for i := range s.handlers {
-		if h := &s.handlers[i]; h.stored && match(h) {
+		if h := &s.handlers[i]; h.stored && (h.active || !h.kept) && match(h) {
 			changes = append(changes, h.purges()...)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -304,4 +306,45 @@ func TestAbandon(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "remaining records", len(namesOf(obj, kopfPrefix)), 0)
+}
+
+// Another cause neither calls a kept handler nor removes its records or its sub-handlers'.
+func TestKeep(t *testing.T) {
+	records := map[string]progress.Record{
+		"p":     {Started: t0, Delayed: t0.Add(-time.Second), Purpose: "noop", Subrefs: []string{"p/a", "p/b"}},
+		"p/a":   {Started: t0, Stopped: t0, Purpose: "noop", Retries: 1, Success: true},
+		"p/b":   {Started: t0, Delayed: t0.Add(-time.Second), Purpose: "noop", Retries: 1, Message: "m"},
+		"other": {Started: t0, Delayed: t0.Add(-time.Second), Purpose: "noop", Retries: 1},
+	}
+	for name, write := range map[string]func(*progress.State, client.Object) error{
+		"Save":       func(s *progress.State, obj client.Object) error { return s.Save(store, obj) },
+		"Purge":      func(s *progress.State, obj client.Object) error { return s.Purge(store, obj) },
+		"PurgeStale": func(s *progress.State, obj client.Object) error { return s.PurgeStale(store, obj, t0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := objectWith(t, records)
+			state := loadState(t, obj, "p", "other", "q")
+			state.Keep("p")
+			superseded := state.Begin("resume", []string{"q"}, t0)
+			equal(t, "superseded", superseded, map[string]progress.Summary{"noop": {Left: 1}})
+			if err := write(state, obj); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"p", "p.a", "p.b"}
+			if name == "Save" {
+				want = append(want, "q")
+			}
+			equal(t, "records", namesOf(obj, kopfPrefix), want)
+			rest := loadState(t, obj, "p")
+			rest.Keep("p")
+			equal(t, "HasStale", rest.HasStale(t0), false)
+
+			rest.Begin("noop", []string{"p"}, t0) // the handler itself is not kept from finishing
+			rest.RecordOutcome("p", progress.Outcome{Attempted: true, Final: true, Success: true}, t0)
+			if err := rest.Purge(store, obj); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "number of records in the end", len(namesOf(obj, kopfPrefix)), len(want)-3)
+		})
+	}
 }

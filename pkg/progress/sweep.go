@@ -122,14 +122,14 @@ func (m multiStore) Sweep(obj client.Object, known []string) error {
 	return errors.Join(errs...)
 }
 
-// isHandlerRecord reports whether a text is clearly a record for one of the four standard causes. Other causes belong to callers of [Run].
+// isHandlerRecord reports whether a text is clearly a record for one of the standard causes. Other causes belong to callers of [Run].
 func isHandlerRecord(text []byte) bool {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return false
 	}
 	record, err := decodeRecord(text)
-	if err != nil || record == nil || !slices.Contains([]string{"create", "update", "delete", "resume"}, record.Purpose) {
+	if err != nil || record == nil || !slices.Contains([]string{"create", "update", "delete", "resume", "noop"}, record.Purpose) {
 		return false
 	}
 	complete := true

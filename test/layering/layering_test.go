@@ -147,7 +147,7 @@ var levels = map[string]int{
 	"pkg/preview": 0,
 
 	// This package has the annotations that request calls of handlers.
-	"internal/retry": 0,
+	"internal/retry": 1,
 
 	// This package selects the objects of a shard.
 	"internal/shards": 0,

@@ -76,6 +76,7 @@ const (
 	SetStatus       Action = "set status" // a change outside of the essence
 	TakeBack        Action = "revert the last edit"
 	Ask             Action = "ask for a call" // of a handler
+	Withdraw        Action = "withdraw a request"
 	Delete          Action = "delete"
 	Restart         Action = "stop the operator"
 	Crash           Action = "crash the operator"
@@ -195,7 +196,7 @@ func (d generator) step(objects int) Step {
 	return Step{
 		After: pick(d, 0, d.ticks(1), d.ticks(5), d.ticks(20)),
 		Action: pick(d, SetSize, SetSize, SetColor, SetColor, SetTier, SetNote, SetTwo, DropTier, AddTag, SetStatus,
-			TakeBack, TakeBack, TakeBack, Ask, pick(d, SetSize, Delete)),
+			TakeBack, TakeBack, TakeBack, Ask, Ask, Withdraw, pick(d, SetSize, Delete)),
 		Object: d.IntN(objects),
 	}
 }

@@ -129,6 +129,8 @@ func (w *world) patch(action Action, obj *unstructured.Unstructured) map[string]
 		meta["resourceVersion"] = obj.GetResourceVersion()
 	case Ask:
 		annotations[w.requestKey(&w.plan.Handlers[w.edits%len(w.plan.Handlers)])] = n
+	case Withdraw:
+		annotations[w.requestKey(&w.plan.Handlers[w.edits%len(w.plan.Handlers)])] = nil
 	case TakeBack:
 		before := w.before(obj)
 		spec["size"], spec["color"] = before.Size, before.Color
