@@ -24,6 +24,20 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/served"
 )
 
+// configOf returns the configuration of a client for an endpoint.
+func configOf(t *testing.T, e *apiserver.Endpoint) *rest.Config {
+	t.Helper()
+	text, err := e.Kubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
 // Clients in other processes need the token. A watch delivers each change at once, and ends with the endpoint.
 func TestEndpoint(t *testing.T) {
 	var mu sync.Mutex
@@ -36,14 +50,7 @@ func TestEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := e.Kubeconfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := configOf(t, e)
 	maps := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
 	w, err := maps.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -104,14 +111,7 @@ func TestEndpoint_PublishesSchemas(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	text, err := e.Kubeconfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := configOf(t, e)
 	client := discovery.NewDiscoveryClientForConfigOrDie(config)
 	published, err := served.AwaitSchema(t.Context(), client, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})
 	if err != nil || published.Properties["spec"].Type != "string" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +23,7 @@ import (
 const (
 	previewPage     = 500
 	previewProblems = 100  // for each kind
-	previewGroups   = 1000 // for each kind
+	previewGroups   = 1000 // for each kind; later ones leave out what has changed
 	previewExamples = 3    // for each group
 
 	maxPreviewProblem = 1000 // bytes
@@ -169,12 +168,12 @@ func (p *kindPreview) add(ctx context.Context, obj client.Object) error {
 	}
 	content := fmt.Sprintf("%#v", group)
 	i, known := p.groups[content]
-	switch {
-	case !known && len(p.Groups) >= previewGroups:
-		if i = slices.IndexFunc(p.Groups, func(g preview.Group) bool { return g.Cause == group.Cause && g.Finalizer == group.Finalizer }); i < 0 {
-			i = 0
-		}
-	case !known:
+	if !known && len(p.Groups) >= previewGroups && len(group.Changed) > 0 { // users choose the paths, for example those of labels
+		group.Changed = []string{"…"}
+		content = fmt.Sprintf("%#v", group)
+		i, known = p.groups[content]
+	}
+	if !known {
 		i = len(p.Groups)
 		p.groups[content] = i
 		group.Objects = 0

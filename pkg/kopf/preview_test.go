@@ -310,6 +310,35 @@ func TestPreview_Scope(t *testing.T) {
 	})
 }
 
+// Objects that have all changed in another way end up in one group, but each with its own handlers.
+func TestPreview_ManyChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := previewCluster(t)
+		for i := range 1010 {
+			c.Create(t, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("o-%04d", i), Annotations: map[string]string{"kopf.zalando.org/last-handled-configuration": `{"data":{"before":"1"}}`}},
+				Data:       map[string]string{fmt.Sprintf("key-%d", i): "value", "even": fmt.Sprint(i%2 == 0)},
+			})
+		}
+		does := func(context.Context, *kopf.Request[configMap]) error { return nil }
+		report, err := kopf.New(newShardManager(t, c), maps1().
+			OnUpdate("update", does).
+			OnUpdate("even", does, kopf.Field("data.even", filter.Equal("true")))).Preview(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups := report.Kinds[0].Groups
+		if len(groups) != 1002 || report.Changes() != 1010 {
+			t.Fatalf("%d groups with %d changes, want 1002 with 1010", len(groups), report.Changes())
+		}
+		for i, handlers := range []string{"[update even/data.even]", "[update]"} {
+			if last := groups[1000+i]; last.Objects != 5 || fmt.Sprint(last.Changed, last.Handlers) != "[…] "+handlers {
+				t.Errorf("group %+v, want 5 objects with %s", last, handlers)
+			}
+		}
+	})
+}
+
 type downTransport struct{}
 
 func (downTransport) RoundTrip(*http.Request) (*http.Response, error) {

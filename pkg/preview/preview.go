@@ -32,7 +32,8 @@ type Group struct {
 	Cause string `json:"cause"`
 	// Handlers are the ids of the handlers that it would call for the cause, now or after a delay.
 	Handlers []string `json:"handlers,omitempty"`
-	// Changed are the paths that differ from the last-handled configuration, if Cause is update.
+	// Changed are the paths that differ from the last-handled configuration, if Cause is update. After the first 1000 groups of a kind, it is
+	// only "…".
 	Changed []string `json:"changed,omitempty"`
 	// Finalizer is what the operator would do with its finalizer: add, remove, or nothing if it is empty.
 	Finalizer string `json:"finalizer,omitempty"`
