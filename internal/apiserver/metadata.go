@@ -40,8 +40,8 @@ func pathSegment(name string, prefix bool) []string {
 	return content.IsPathSegmentName(name)
 }
 
-// validate checks an object's kind, its metadata and, for an update, what has changed in the metadata. If the kind has a schema, it validates the other
-// fields, too.
+// validate checks an object's kind, its metadata and, for an update, what has changed in the metadata. If the kind has a schema, it
+// validates the other fields, too.
 func (s *Server) validate(q *request, obj, before object) error {
 	r := q.Resource
 	if err := checkUnchangedKind(r, obj); err != nil {

@@ -86,7 +86,8 @@ func (r *Runner) NeedsStart(uid types.UID, ids []string) bool {
 	return slices.ContainsFunc(ids, func(id string) bool { return r.Supervisor.NeedsStart(daemons.Key{UID: uid, ID: id}) })
 }
 
-// Start starts the selected daemons and timers that must be started (see [Runner.NeedsStart]). isNew says whether the object was created after the process had started.
+// Start starts the selected daemons and timers that must be started (see [Runner.NeedsStart]). isNew says whether the object was created
+// after the process had started.
 func (r *Runner) Start(ctx context.Context, obj client.Object, ids []string, state *State, isNew bool) {
 	for _, id := range ids {
 		key := daemons.Key{UID: obj.GetUID(), ID: id}

@@ -109,8 +109,8 @@ func (u *Units[K]) end(key K, err error) {
 	u.units[key] = &unit{phase: Failing, err: err, retryAt: time.Now().Add(RetryInterval)}
 }
 
-// Stop stops the running units that are no longer wanted, and forgets the unwanted ones that have failed. It returns the units it has stopped without waiting for
-// them to return.
+// Stop stops the running units that are no longer wanted, and forgets the unwanted ones that have failed. It returns the units it has
+// stopped without waiting for them to return.
 func (u *Units[K]) Stop(isWanted func(K) bool) (stopped []K) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -41,8 +41,8 @@ func (id Identity) isHeldBy(lease *coordinationv1.Lease) bool {
 }
 
 // Decide returns what to do next about a Lease. lease is nil if it doesn't exist. first is the earliest state that was read with the
-// current holder, and unchanged is how long ago that was. Decide fails if the Lease is used for a different purpose, or if another process of the
-// same name keeps renewing it.
+// current holder, and unchanged is how long ago that was. Decide fails if the Lease is used for a different purpose, or if another process
+// of the same name keeps renewing it.
 func (id Identity) Decide(lease, first *coordinationv1.Lease, unchanged time.Duration) (Decision, error) {
 	switch {
 	case lease == nil:

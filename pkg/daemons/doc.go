@@ -49,10 +49,10 @@
 // # Requirements
 //
 // Call Forget when an object no longer exists. Until then, the supervisor remembers which tasks have ended. A delete event from a
-// cache doesn't prove that the object is deleted, because the object may just no longer match the cache's label selector. If your functions care about the
-// difference, call [Supervisor.StopWaiting], ask the API server, and stop the runs with [ErrDeleted] or [ErrOutOfScope] before you call
-// Forget. Functions must return soon after their context is cancelled. All timers of a group should have the same MaxParallel, because the
-// value of the timer that was added last applies to all of them.
+// cache doesn't prove that the object is deleted, because the object may just no longer match the cache's label selector. If your functions
+// care about the difference, call [Supervisor.StopWaiting], ask the API server, and stop the runs with [ErrDeleted] or [ErrOutOfScope]
+// before you call Forget. Functions must return soon after their context is cancelled. All timers of a group should have the same
+// MaxParallel, because the value of the timer that was added last applies to all of them.
 //
 // # Caveats
 //

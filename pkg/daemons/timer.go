@@ -16,8 +16,8 @@ const DefaultMaxParallel = 16
 type Timer struct {
 	// Interval is the time from the end of one invocation to the start of the next. Equivalent in kopf: interval=.
 	Interval time.Duration
-	// Sharp makes the Interval the time between the starts of two invocations. These scheduled start times are called points. Points that pass during
-	// an invocation are skipped. Equivalent in kopf: sharp=True.
+	// Sharp makes the Interval the time between the starts of two invocations. These scheduled start times are called points. Points that pass
+	// during an invocation are skipped. Equivalent in kopf: sharp=True.
 	Sharp bool
 	// Anchor fixes one of the points, so that the others stay the same after a restart. Zero means the time of the first invocation; for
 	// timers of package kopf, the creation of the object. Only with Sharp.

@@ -64,8 +64,8 @@ type Request[T client.Object] struct {
 	// Equivalent in kopf: retry, started.
 	Attempt progress.Attempt
 	// Client is the manager's client, which reads from the manager's cache. Objects of kinds for which the operator has its own
-	// cache (see [WithKindCaches]) are read from that cache instead. For cause handlers and reconcile handlers, Client also records writes to the handler's own
-	// object, so that the operator can detect handlers that trigger themselves (see [WithLoopGuard]).
+	// cache (see [WithKindCaches]) are read from that cache instead. For cause handlers and reconcile handlers, Client also records writes to
+	// the handler's own object, so that the operator can detect handlers that trigger themselves (see [WithLoopGuard]).
 	Client client.Client
 
 	call        *invoke.Request

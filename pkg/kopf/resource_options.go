@@ -46,8 +46,8 @@ func WithControllerOptions(opts controller.Options) ResourceOption {
 }
 
 // WithPredicates adds predicates that a watch event must pass to trigger a reconcile. Deletions, and updates that mark the object for
-// deletion, always trigger a reconcile, and so do all events of a kind with OnEvent handlers. If a predicate panics, the operator logs the panic and ignores the
-// event. Default: no predicates.
+// deletion, always trigger a reconcile, and so do all events of a kind with OnEvent handlers. If a predicate panics, the operator logs the
+// panic and ignores the event. Default: no predicates.
 func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 	return func(o *resourceOptions) {
 		if slices.Contains(predicates, nil) {
@@ -70,8 +70,8 @@ func WithOwnChangesAsUpdates() ResourceOption {
 
 // WithLoopGuard limits how often per minute an object's handlers may trigger themselves after each change by another client. Further
 // calls are delayed, first by a second and then by twice as long each time, up to a minute. The delays stop once the handlers haven't
-// triggered themselves for a minute. Changes by other clients are handled without delay, unless a reconcile handler keeps failing. Set a larger limit if your handlers take many
-// short steps, each of which triggers the next one. 0 disables the guard. Default: 10.
+// triggered themselves for a minute. Changes by other clients are handled without delay, unless a reconcile handler keeps failing. Set a
+// larger limit if your handlers take many short steps, each of which triggers the next one. 0 disables the guard. Default: 10.
 //
 // Handlers trigger themselves when they change fields with Request.Client, or fields of Request.Object whose changes count as updates (see
 // [WithOwnChangesAsUpdates]). A handler that writes a different value in each call never stops. The operator reports such a loop in the

@@ -339,7 +339,8 @@ func TestWithSharding_MovesObjects(t *testing.T) {
 	})
 }
 
-// Shards with peering.Share don't pause each other. While a peer with a higher priority pauses them, they write nothing, and release objects afterwards.
+// Shards with peering.Share don't pause each other. While a peer with a higher priority pauses them, they write nothing, and release
+// objects afterwards.
 func TestWithSharding_Peering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, log := shardCluster(t, "configmaps"), &texts{}

@@ -97,7 +97,8 @@ func (p *Peering) deleteMetrics() {
 	}
 }
 
-// eventTarget returns the peering object to post Events about: the location's own, or the one of the other group if that doesn't exist. The caller must hold the lock.
+// eventTarget returns the peering object to post Events about: the location's own, or the one of the other group if that doesn't exist. The
+// caller must hold the lock.
 func (p *Peering) eventTarget(at location) *unstructured.Unstructured {
 	object := p.statuses[at].object
 	for _, group := range groups {

@@ -21,7 +21,8 @@ import (
 )
 
 // minimumReconciler does the least that an operator with the same guarantees can do: it reads the cache without copying, writes merge
-// patches by hand, asks only for the metadata of the results, and logs nothing. Nobody writes operators like this; it shows what the rest costs.
+// patches by hand, asks only for the metadata of the results, and logs nothing. Nobody writes operators like this; it shows what the rest
+// costs.
 type minimumReconciler struct {
 	client.Client
 	*operator
