@@ -27,7 +27,8 @@ type Epoch struct {
 	GVK    schema.GroupVersionKind
 	States States
 
-	passed   sync.Map    // namespaces in which the cache has reached the version, with their stores
+	passed   sync.Map    // namespaces in which the cache has reached the version
+	stores   sync.Map    // the known stores by namespace, because finding them is expensive
 	entered  sync.Map    // versions of namespaces that have come into scope
 	verified atomic.Bool // Verify has proved that the cache has reached the version
 }
@@ -43,7 +44,7 @@ type States interface {
 func (e *Epoch) Enter(namespace, version string) {
 	if e != nil {
 		e.entered.Store(namespace, version)
-		e.passed.Delete(namespace)
+		e.forget(namespace)
 	}
 }
 
@@ -51,8 +52,25 @@ func (e *Epoch) Enter(namespace, version string) {
 func (e *Epoch) Leave(namespace string) {
 	if e != nil {
 		e.entered.Delete(namespace)
-		e.passed.Delete(namespace)
+		e.forget(namespace)
 	}
+}
+
+func (e *Epoch) forget(namespace string) {
+	e.passed.Delete(namespace)
+	e.stores.Delete(namespace)
+}
+
+// storeOf returns the cache's store for a namespace, or nil if it is unknown.
+func (e *Epoch) storeOf(namespace string) toolscache.Store {
+	if known, ok := e.stores.Load(namespace); ok {
+		return known.(toolscache.Store)
+	}
+	store := e.Store(namespace)
+	if store != nil {
+		e.stores.Store(namespace, store)
+	}
+	return store
 }
 
 func (e *Epoch) versionOf(namespace string) string {
@@ -76,14 +94,14 @@ func (e *Epoch) IsPassed(namespace string) bool {
 	if _, passed := e.passed.Load(namespace); passed {
 		return true
 	}
-	store := e.Store(namespace)
+	store := e.storeOf(namespace)
 	if store == nil {
 		return false
 	}
 	if cached := store.LastStoreSyncResourceVersion(); cached == "" || objectstate.IsOlderVersion(cached, version) {
 		return false
 	}
-	e.passed.Store(namespace, store)
+	e.passed.Store(namespace, struct{}{})
 	return true
 }
 
@@ -106,14 +124,17 @@ func (e *Epoch) Existed(first client.Object) bool {
 	return version != "" && !objectstate.IsOlderVersion(version, first.GetResourceVersion())
 }
 
-// Stored returns the cached object with this key. It returns nil if there is none, if the cache hasn't reached the epoch, or if namespaces
-// can come into scope. The caller shares the result with the cache and must not change it.
+// Stored returns the cached object with this key. It returns nil if there is none, if the cache's store is unknown, or if namespaces can
+// come into scope. The caller shares the result with the cache and must not change it.
 func (e *Epoch) Stored(key types.NamespacedName) client.Object {
-	store, passed := e.passed.Load(key.Namespace)
-	if !passed || e.Scoped {
+	if e.Scoped {
 		return nil
 	}
-	found, _, err := store.(toolscache.Store).GetByKey(toolscache.ObjectName{Namespace: key.Namespace, Name: key.Name}.String())
+	store := e.storeOf(key.Namespace)
+	if store == nil {
+		return nil
+	}
+	found, _, err := store.GetByKey(toolscache.ObjectName{Namespace: key.Namespace, Name: key.Name}.String())
 	obj, ok := found.(client.Object)
 	if err != nil || !ok {
 		return nil
