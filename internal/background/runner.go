@@ -114,10 +114,9 @@ func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandl
 	task.Run = func(ctx context.Context, attempt progress.Attempt) error {
 		return r.invoke(ctx, uid, id, b, state, attempt, &endAttempt)
 	}
-	logger := r.LoggerFor(obj).WithValues("handler", id, "reason", b.Reason())
 	task.OnAttempt = func(before progress.Record, outcome progress.Outcome) {
 		endAttempt(outcome) // even after a panic; only the first call for an attempt counts
-		b.Warnings.WarnMissingUnit(logger, outcome)
+		b.Warnings.WarnMissingUnit(func() logr.Logger { return r.loggerOf(uid).WithValues("handler", id, "reason", b.Reason()) }, outcome)
 		state.reportOutcome(id, func(failed bool) bool {
 			return r.Report(uid, r.Objects.Newest(uid), id, failed, before, outcome)
 		})
@@ -140,6 +139,14 @@ func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandl
 		task.Timer = &anchored
 	}
 	return task, nil
+}
+
+// loggerOf returns the logger for the object with a uid. It isn't kept for each daemon and timer, because it needs more memory than a timer.
+func (r *Runner) loggerOf(uid types.UID) logr.Logger {
+	if obj := r.Objects.Newest(uid); obj != nil {
+		return r.LoggerFor(obj)
+	}
+	return logr.Discard()
 }
 
 // Touch makes the supervisor aware of an essence change by another client. This resets the timers' idle times, and starts timers that

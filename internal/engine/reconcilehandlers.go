@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -157,7 +158,7 @@ func (e *Engine) callReconcileHandler(
 	tracked.End(p.Outcome.Success)
 	r.draft.Add(p)
 	r.noteAttempt(attempt{HandlerPatch: p, conditionType: h.ConditionType, reconciles: st}, recorder)
-	h.Warnings.WarnMissingUnit(log.FromContext(ctx).WithValues("handler", id), progress.Outcome{Delay: next.After})
+	h.Warnings.WarnMissingUnit(func() logr.Logger { return log.FromContext(ctx).WithValues("handler", id) }, progress.Outcome{Delay: next.After})
 	st.priority = next.Priority
 	st.recordOutcome(h, p.Outcome, next)
 }

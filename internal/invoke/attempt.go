@@ -120,7 +120,7 @@ func Attempt(ctx context.Context, call Invocation) progress.Outcome {
 	if call.AdjustOutcome != nil {
 		outcome = call.AdjustOutcome(outcome)
 	}
-	call.Warnings.WarnMissingUnit(logger, outcome)
+	call.Warnings.WarnMissingUnit(func() logr.Logger { return logger }, outcome)
 	took := time.Since(start)
 	logOutcome(logger, outcome, took, call.QuietSuccess)
 	recordMetrics(call, outcome, took)
@@ -195,7 +195,7 @@ type Warnings struct{ delayOnce sync.Once }
 
 // WarnMissingUnit logs a warning if the delay before the next attempt looks like a number without a unit, such as 5 instead of
 // 5*time.Second.
-func (w *Warnings) WarnMissingUnit(logger logr.Logger, outcome progress.Outcome) {
+func (w *Warnings) WarnMissingUnit(logger func() logr.Logger, outcome progress.Outcome) {
 	if w == nil || outcome.Final || outcome.Waiting || outcome.Interrupted {
 		return
 	}
@@ -204,6 +204,6 @@ func (w *Warnings) WarnMissingUnit(logger logr.Logger, outcome progress.Outcome)
 		return
 	}
 	w.delayOnce.Do(func() {
-		logger.Info("The delay before the next attempt is very short", "delay", err.Error())
+		logger().Info("The delay before the next attempt is very short", "delay", err.Error())
 	})
 }

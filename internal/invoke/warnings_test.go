@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -67,10 +68,12 @@ func TestWarnings_IgnoreOtherOutcomes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var lines []string
 			logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
-			new(invoke.Warnings).WarnMissingUnit(logger, outcome)
+			new(invoke.Warnings).WarnMissingUnit(func() logr.Logger { return logger }, outcome)
 			equal(t, "log", lines, []string(nil))
 		})
 	}
 	var none *invoke.Warnings
-	none.WarnMissingUnit(funcr.New(func(_, line string) { t.Errorf("nil Warnings log %s", line) }, funcr.Options{}), progress.Outcome{Delay: 5})
+	none.WarnMissingUnit(func() logr.Logger {
+		return funcr.New(func(_, line string) { t.Errorf("nil Warnings log %s", line) }, funcr.Options{})
+	}, progress.Outcome{Delay: 5})
 }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // Ensure starts the daemon or timer if it doesn't exist yet. It doesn't replace the task of an existing one, unless that is paused. If a
@@ -95,7 +93,7 @@ func (s *Supervisor) start(j *job, task Task) {
 }
 
 func (s *Supervisor) scheduleFirst(j *job) {
-	j.record, j.restarts, j.next = progress.Record{}, 0, nil
+	j.record, j.restarts, j.next = nil, 0, nil
 	start := time.Now().Add(j.task.InitialDelay)
 	if j.task.Timer == nil {
 		j.enter(waiting)
@@ -142,7 +140,7 @@ const schedulePause = time.Minute
 func (s *Supervisor) end(j *job) {
 	j.enter(ended)
 	s.leaveGroup(j)
-	j.task, j.record = Task{}, progress.Record{}
+	j.task, j.record = Task{}, nil
 	s.notify(j)
 }
 
@@ -181,10 +179,10 @@ func (s *Supervisor) RunNow(key Key) error {
 	case j.phase == ended:
 		return errors.New("it has ended, and is not started again in this process")
 	case j.phase == dormant, j.phase == failed:
-		j.record = progress.Record{}
+		j.record = nil
 	}
 	now := time.Now()
-	if j.record.Retries == 0 {
+	if j.attempts().Retries == 0 {
 		j.point = now
 	}
 	if j.isForced = true; j.phase == queued {
@@ -196,7 +194,7 @@ func (s *Supervisor) RunNow(key Key) error {
 }
 
 func (s *Supervisor) reactivate(j *job) {
-	j.record = progress.Record{}
+	j.record = nil
 	if s.isPaused(j) {
 		j.enter(suspended)
 		return

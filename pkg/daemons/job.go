@@ -45,10 +45,10 @@ type job struct {
 	phase  phase
 	run    *run // the current run; nil if there is none
 
-	record         progress.Record // record of the attempts of the current invocation; zero before the first attempt
-	point          time.Time       // scheduled time of the next or current invocation of a timer
-	lastInvocation time.Time       // Timer.Last; zero after the first invocation of a timer has started
-	restarts       int             // number of consecutive quick restarts of a daemon
+	record         *progress.Record // record of the attempts of the current invocation; nil before the first attempt
+	point          time.Time        // scheduled time of the next or current invocation of a timer
+	lastInvocation time.Time        // Timer.Last; zero after the first invocation of a timer has started
+	restarts       int              // number of consecutive quick restarts of a daemon
 
 	retrySchedule bool  // whether the schedule of the timer must be called again
 	isForced      bool  // whether the next run starts regardless of the idle time, because of RunNow
@@ -58,6 +58,14 @@ type job struct {
 	arrival uint64
 	queue   *queue
 	index   int
+}
+
+// attempts returns the record of the attempts of the current invocation. It is zero before the first attempt.
+func (j *job) attempts() progress.Record {
+	if j.record == nil {
+		return progress.Record{}
+	}
+	return *j.record
 }
 
 // A run is a call of the function that hasn't returned yet.

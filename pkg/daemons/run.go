@@ -20,7 +20,7 @@ func (s *Supervisor) startDue(j *job) {
 	case j.retrySchedule:
 		point, err := j.task.Timer.pointNotBefore(now)
 		s.schedulePoint(j, point, now, err)
-	case idleUntil.After(now) && j.record.Retries > 0: // a retry keeps the point of its first attempt
+	case idleUntil.After(now) && j.attempts().Retries > 0: // a retry keeps the point of its first attempt
 		j.enter(waiting)
 		s.scheduleAt(j, idleUntil)
 	case idleUntil.After(now):
@@ -42,14 +42,14 @@ func (s *Supervisor) startRun(j *job, now time.Time) {
 	if j.group != nil {
 		j.group.running++
 	}
-	if j.record.Started.IsZero() {
-		j.record.Started = now
+	if j.record == nil {
+		j.record = &progress.Record{Started: now}
 	}
 	ctx, cancel := context.WithCancelCause(s.baseContext)
 	j.run = &run{cancel: cancel, touches: j.object.touches}
 	s.awaitedRuns++
 	j.enter(active)
-	go s.invoke(ctx, j, j.record)
+	go s.invoke(ctx, j, *j.record)
 }
 
 // invoke is the goroutine of a run. The task doesn't change during the run.
@@ -100,7 +100,7 @@ func (s *Supervisor) finishRun(j *job, outcome progress.Outcome) {
 	now := time.Now()
 	switch {
 	case !outcome.Final:
-		j.record = j.record.WithOutcome(outcome, now)
+		j.record = new(j.attempts().WithOutcome(outcome, now))
 		j.enter(waiting)
 		s.scheduleAt(j, now.Add(outcome.Delay))
 	case j.task.Timer == nil:
@@ -145,20 +145,20 @@ func (s *Supervisor) handleDaemonEnd(j *job, outcome progress.Outcome, now time.
 		return
 	}
 	pause, maxPause := j.task.restartPause(j.restarts)
-	if now.Sub(j.record.Started) > maxPause {
+	if now.Sub(j.attempts().Started) > maxPause {
 		j.restarts = 0
 		pause, _ = j.task.restartPause(0)
 	}
 	j.restarts++
-	j.record = progress.Record{}
+	j.record = nil
 	j.enter(waiting)
 	s.scheduleAt(j, now.Add(pause))
 }
 
 // handleTimerEnd decides what follows a timer's success or permanent failure.
 func (s *Supervisor) handleTimerEnd(j *job, outcome progress.Outcome, now time.Time, touched bool) {
-	failure := j.record.WithOutcome(outcome, now)
-	j.record = progress.Record{}
+	failure := j.attempts().WithOutcome(outcome, now)
+	j.record = nil
 	switch repeats := j.task.Timer.repeats(); {
 	case outcome.Success && repeats:
 		point, err := j.task.Timer.nextPoint(j.point, now)
@@ -168,7 +168,7 @@ func (s *Supervisor) handleTimerEnd(j *job, outcome progress.Outcome, now time.T
 	case outcome.Success:
 		j.enter(dormant)
 	default:
-		j.record = failure // for Status; reactivate clears it
+		j.record = new(failure) // for Status; reactivate clears it
 		j.enter(failed)
 	}
 }

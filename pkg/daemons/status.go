@@ -41,7 +41,7 @@ func (s *Supervisor) Status(key Key) Status {
 	if j == nil {
 		return Status{}
 	}
-	status := Status{State: states[j.phase], Attempts: j.record.Retries, LastError: j.record.Message}
+	status := Status{State: states[j.phase], Attempts: j.attempts().Retries, LastError: j.attempts().Message}
 	if j.phase == waiting {
 		status.Due = j.due
 	}
