@@ -3,6 +3,7 @@ package background
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -56,6 +57,9 @@ func (r *Runner) invoke(
 	shared := r.Objects.Newest(uid)
 	if shared == nil {
 		return nil // the object is deleted, and the task is about to be stopped
+	}
+	if shared, _, err = r.Committer.Builder.Lean.Whole(shared, nil); err != nil {
+		return fmt.Errorf("computing the last-handled configuration: %w", err)
 	}
 	obj := shared.DeepCopyObject().(client.Object)
 	obj.GetObjectKind().SetGroupVersionKind(r.Committer.Writer.GVK)

@@ -107,6 +107,8 @@ type Detector struct {
 	OwnChanges bool
 	// Stateless is true if no handler needs the last-handled configuration. Then only deletions are detected.
 	Stateless bool
+	// Lean is true if the digest of an unchanged object's baseline stands for the whole baseline.
+	Lean bool
 }
 
 // Input is what [Detector.Detect] needs to compute a cause. All values must come from the same version of the object.
@@ -354,6 +356,9 @@ func (d *Detector) resolveBaseline(c *Cause, in Input) (baseline []byte) {
 		return nil
 	}
 	live, err := c.EncodeEssence(c.Live)
+	if d.Lean && err == nil && essence.IsDigestDocument(stored) && essence.BaselineDigest(stored) == essence.Digest(live) {
+		stored = live
+	}
 	c.Unchanged = err == nil && c.encoded.Is(stored)
 	if !in.History.BaselineReplaced(stored) {
 		return stored

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/leancache"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -216,7 +217,9 @@ type Builder struct {
 	// HandlerIDs are the ids of all cause handlers. The records of other handlers are removed at the end of a cycle.
 	HandlerIDs []string
 	// Requests removes users' requests, and the answers to them. It is optional.
-	Requests  essence.Cleaner
+	Requests essence.Cleaner
+	// Lean is the form of cached objects. It is nil if they are whole.
+	Lean      *leancache.Form
 	Finalizer string
 	HasStatus bool
 	// DigestOnly is true if only digests of essences may be stored on the objects.

@@ -61,6 +61,24 @@ func (d *Draft) SetBase(obj client.Object) error {
 	return d.setStored(patch.Converted{Object: obj, Content: content})
 }
 
+// MakeWhole bases the draft on the object as the API server has it, if it is based on a shrunk object of a lean cache. It must be called
+// before the object is written or passed to handlers.
+func (d *Draft) MakeWhole() error {
+	if d.committer == nil {
+		return nil
+	}
+	whole, content, err := d.committer.Builder.Lean.Whole(d.stored.Object, d.stored.Content)
+	switch {
+	case err != nil:
+		return fmt.Errorf("computing the last-handled configuration: %w", err)
+	case whole == d.stored.Object:
+		return nil
+	case d.HasChanges():
+		return d.advance(patch.Converted{Object: whole, Content: content})
+	}
+	return d.setStored(patch.Converted{Object: whole, Content: content})
+}
+
 func (d *Draft) setStored(stored patch.Converted) error {
 	d.stored = stored
 	if err := d.applyOverlay(); err != nil {

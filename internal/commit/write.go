@@ -17,6 +17,9 @@ import (
 // must retry the write before anything else.
 func (s *Session) Write(ctx context.Context, report func(context.Context)) (Result, error) {
 	s.result = Result{}
+	if err := s.Draft.MakeWhole(); err != nil {
+		return s.result, err
+	}
 	var written client.Object
 	var err error
 	wasOverlaid := s.memory.Overlay != nil

@@ -44,6 +44,14 @@ func (e *Engine) detectCause(ctx context.Context, r *reconciliation) (Hold, erro
 	return Hold{}, nil
 }
 
+// makeWhole makes an object of a lean cache whole, unless there is nothing to do for it, as for most objects when the operator starts.
+func (e *Engine) makeWhole(_ context.Context, r *reconciliation) (Hold, error) {
+	if e.lean == nil || !e.traits.reportsConditions && !e.hasWork(r) {
+		return Hold{}, nil
+	}
+	return Hold{}, r.draft.MakeWhole()
+}
+
 // detect reads the stored progress, computes the cause, and finds the cause handlers whose filters accept the object. It returns those
 // edits by daemons and timers that the object contains. unreadable is called if stored data cannot be decoded; if it is nil, such errors
 // are logged and counted.

@@ -41,8 +41,7 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 			e.queue.backingOff.Take(key)
 			e.forgetTracked(key)
 		}
-		t.last = last.DeepCopyObject().(client.Object)
-		e.identify(t.last)
+		t.last = e.wholeCopy(last)
 		e.planLastCalls(ctx, key, t)
 		if e.isVanished(t) {
 			e.gone.tombstones.Set(key, append(slices.Clone(e.gone.tombstones.Get(key)), t))

@@ -23,11 +23,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
 	"github.com/kopf-runtime/kopf-runtime/internal/epoch"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/keyed"
 	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
+	"github.com/kopf-runtime/kopf-runtime/internal/leancache"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
@@ -52,7 +54,9 @@ type Engine struct {
 	committer *commit.Committer
 	events    *eventrecorder.Poster
 	tracker   *tracking.Tracker
-	epoch     *epoch.Epoch // nil if every state of the cache is trusted
+	epoch     *epoch.Epoch    // nil if every state of the cache is trusted
+	lean      *leancache.Form // of the cached objects; nil if they are whole
+	restRule  restRule
 
 	queue      queue
 	background backgroundWork
@@ -144,9 +148,36 @@ func (e *Engine) latest(obj client.Object) client.Object {
 	if newest == nil {
 		newest = obj
 	}
-	copied := newest.DeepCopyObject().(client.Object)
+	return e.wholeCopy(newest)
+}
+
+// wholeCopy returns a copy of a cached object as the API server has it.
+func (e *Engine) wholeCopy(obj client.Object) client.Object {
+	if whole, _, err := e.lean.Whole(obj, nil); err == nil {
+		obj = whole
+	}
+	copied := obj.DeepCopyObject().(client.Object)
 	e.identify(copied)
 	return copied
+}
+
+// baselineOf returns the baseline of a cached object.
+func (e *Engine) baselineOf(obj client.Object) []byte {
+	if whole, _, err := e.lean.Whole(obj, nil); err == nil {
+		obj = whole
+	}
+	return e.Baseline.Fetch(obj)
+}
+
+// baselineComparison returns a function that compares cached objects' baselines without making the objects whole. It returns nil if they
+// are whole.
+func (e *Engine) baselineComparison() func(one, other client.Object) bool {
+	if e.lean == nil {
+		return nil
+	}
+	return func(one, other client.Object) bool {
+		return essence.BaselineDigest(e.Baseline.Fetch(one)) == essence.BaselineDigest(e.Baseline.Fetch(other))
+	}
 }
 
 func (e *Engine) readCached(ctx context.Context, key types.NamespacedName) (client.Object, error) {

@@ -106,8 +106,7 @@ func (e *Engine) IndexEvents(ctx context.Context) toolscache.ResourceEventHandle
 
 // observedView returns the view and the filter input for handlers that are called for an observed state of an object.
 func (e *Engine) observedView(observed client.Object, reason string) (*invoke.View, match.Input, error) {
-	obj := observed.DeepCopyObject().(client.Object)
-	e.identify(obj)
+	obj := e.wholeCopy(observed)
 	content, err := patch.Content(obj)
 	if err != nil {
 		return nil, match.Input{}, err

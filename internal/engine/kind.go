@@ -126,6 +126,8 @@ type Settings struct {
 	ConsistencyTimeout time.Duration
 	// Backoff is for handlers without their own backoff, except for reconcile handlers. If it is nil, [progress.DefaultBackoff] applies.
 	Backoff *time.Duration
+	// LeanCaches is true if the caches contain shrunk objects, see [LeanForm].
+	LeanCaches bool
 	// LogEvents posts handlers' log lines as Events.
 	LogEvents bool
 	// CauseHolds hold the handlers of causes. The first one that applies counts.

@@ -73,6 +73,7 @@ var steps = []step{
 	{run: (*Engine).leaveShard},
 	{[]HoldReason{HeldByCache, HeldByWrite}, (*Engine).checkFreshness, (*Engine).awaitFreshCache},
 	{run: (*Engine).detectCause},
+	{run: (*Engine).makeWhole},
 	{[]HoldReason{HeldByAnnotation}, (*Engine).checkAnnotation, (*Engine).obeyAnnotation},
 	{[]HoldReason{HeldByEpoch}, nil, (*Engine).verifyEpoch},
 	{run: (*Engine).leaveShard}, // verifyEpoch may have replaced the object with the API server's

@@ -98,6 +98,9 @@ func (e *Engine) Left(namespace string) {
 	e.epoch.Leave(namespace)
 }
 
+// ObjectCount returns the number of objects that the engine knows.
+func (e *Engine) ObjectCount() int { return e.states.Len() }
+
 // Knows reports whether the engine knows an object that match accepts.
 func (e *Engine) Knows(match func(types.NamespacedName) bool) bool {
 	return len(e.states.Keys(match)) > 0

@@ -21,6 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/leancache"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
@@ -33,22 +34,11 @@ import (
 
 // New returns the engine of a kind.
 func New(settings Settings, kind Kind) *Engine {
-	if stores := kind.HandlerStores(); len(stores) > 0 {
-		settings.Store = progress.ByHandler(settings.Store, stores)
-		if settings.Remote == nil && kind.storesNothing(stores) {
-			settings.Remote = &memoryRemote{}
-		}
-	}
 	settings.ConsistencyTimeout = cmp.Or(settings.ConsistencyTimeout, DefaultConsistencyTimeout)
-	settings.Pin = progress.Pin(settings.Baseline, settings.Store)
-	settings.Stamps = progress.StampsOf(settings.Baseline, settings.Store)
-	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
-	settings.Baseline = lastHandled
-	e := &Engine{Settings: settings, Kind: kind.withHandlerDefaults(&settings)}
-	ids := slices.Concat(e.Handlers.IDs(), e.BackgroundHandlers.IDs())
-	if prefix, _, isStamped := strings.Cut(e.Stamps.Key(""), "/"); isStamped && e.Remote == nil && len(ids) > 0 {
-		e.retries = retry.NewKeys(prefix, ids)
-	}
+	lean := LeanForm(settings, kind)
+	lastHandled := settings.completeStores(&kind)
+	e := &Engine{Settings: settings, Kind: kind.withHandlerDefaults(&settings), lean: lean}
+	e.retries = settings.retryKeys(&kind)
 	e.queue.created, e.gone.deletions = time.Now(), newDeletionChecker()
 	e.states = objectstate.New[objectMemory](objectstate.Options{
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
@@ -57,8 +47,10 @@ func New(settings Settings, kind Kind) *Engine {
 		MarkDeletions: kind.callsAfterDeletion(),
 
 		ExistedAtStart: func(first client.Object) bool { return e.epoch.Existed(first) }, // StartFrom sets the epoch
-		ReadBaseline:   settings.Baseline.Fetch,
+		ReadBaseline:   e.baselineOf,
+		SameBaseline:   e.baselineComparison(),
 		Enqueues:       e.retries.HasWork,
+		AtRest:         e.isAtRest,
 	})
 	e.events = &eventrecorder.Poster{
 		Name: e.Name, GVK: e.GVK, Client: e.Client, Recorder: e.Recorder, Level: e.Events,
@@ -90,6 +82,7 @@ func New(settings Settings, kind Kind) *Engine {
 	for _, conditionType := range kind.ownConditions() {
 		e.committer.Observed.AddCondition(conditionType)
 	}
+	e.restRule = e.newRestRule()
 	e.held.bySteps, e.held.looping = e.heldByStep(), newHeldObjects(e.Name, HeldByLoop)
 	if e.Shard != nil {
 		metrics.DrainingObjects.WithLabelValues(e.Name).Set(0)
@@ -147,7 +140,7 @@ func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer
 	committer := &commit.Committer{
 		Builder: &commit.Builder{
 			Detector: e.detector, Store: e.Store, Baseline: baseline, Pin: e.Pin, Stamps: stamps, HandlerIDs: e.Handlers.IDs(), Finalizer: e.Finalizer, HasStatus: e.HasStatus,
-			DigestOnly: e.DigestOnly, Requests: e.retries,
+			DigestOnly: e.DigestOnly, Requests: e.retries, Lean: e.lean,
 		},
 		Writer: &patch.Writer{
 			Client: e.Client, APIReader: e.APIReader, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
@@ -168,12 +161,53 @@ func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer
 	return committer
 }
 
+// completeStores sets what follows from the stores of the settings and of the kind's handlers, and returns the baseline.
+func (s *Settings) completeStores(kind *Kind) essence.DigestBaseline {
+	if stores := kind.HandlerStores(); len(stores) > 0 {
+		s.Store = progress.ByHandler(s.Store, stores)
+		if s.Remote == nil && kind.storesNothing(stores) {
+			s.Remote = &memoryRemote{}
+		}
+	}
+	s.Pin, s.Stamps = progress.Pin(s.Baseline, s.Store), progress.StampsOf(s.Baseline, s.Store)
+	lastHandled := essence.WithDigestFallback(s.Baseline, s.Store)
+	s.Baseline = lastHandled
+	return lastHandled
+}
+
+// retryKeys returns the keys of requests to call handlers again, or nil if the objects contain no progress.
+func (s *Settings) retryKeys(kind *Kind) *retry.Keys {
+	ids := slices.Concat(kind.Handlers.IDs(), kind.BackgroundHandlers.IDs())
+	prefix, _, isStamped := strings.Cut(s.Stamps.Key(""), "/")
+	if !isStamped || s.Remote != nil || len(ids) == 0 {
+		return nil
+	}
+	return retry.NewKeys(prefix, ids)
+}
+
+// essenceBuilder returns the builder of the kind's essences, without statuses of conditions that users store elsewhere.
+func (s *Settings) essenceBuilder(kind *Kind, retries *retry.Keys) essence.Builder {
+	return essence.Builder{Fields: kind.Fields, Conditions: kind.Conditions, Cleaners: []essence.Cleaner{retries, s.Baseline, s.Store, s.Pin, s.Stamps}}
+}
+
+// LeanForm returns the form of the kind's objects in caches. It returns nil if the caches contain whole objects: without
+// [Settings.LeanCaches], if the objects contain no text of their last-handled configuration, and if users' code would be called.
+func LeanForm(settings Settings, kind Kind) *leancache.Form {
+	if !settings.LeanCaches || settings.Remote != nil || kind.DigestOnly || kind.CallsUserCode || !kind.comparesStates() {
+		return nil
+	}
+	baseline := settings.completeStores(&kind)
+	if settings.Remote != nil {
+		return nil
+	}
+	return &leancache.Form{Essence: settings.essenceBuilder(&kind, settings.retryKeys(&kind)), Baseline: baseline}
+}
+
 func (e *Engine) newDetector() *cause.Detector {
+	builder := e.essenceBuilder(&e.Kind, e.retries)
+	builder.FindConditionStatuses = e.conditionStatuses()
 	return &cause.Detector{
-		Name: e.Name,
-		Essence: essence.Builder{
-			Fields: e.Fields, Conditions: e.Conditions, FindConditionStatuses: e.conditionStatuses(), Cleaners: []essence.Cleaner{e.retries, e.Baseline, e.Store, e.Pin, e.Stamps},
-		},
+		Name: e.Name, Essence: builder, Lean: e.lean != nil,
 		Retype: e.retype,
 		// Results are part of the essence if they are stored outside of the status, or if a handler watches their field.
 		HasUntypedFields: len(e.Fields) > 0 || len(e.Results) > 0 && e.Results[0] != "status",

@@ -59,11 +59,18 @@ func (b DigestBaseline) Fetch(obj client.Object) []byte {
 	if err := json.Unmarshal(text, &d); err != nil || d.Digest == "" || d.Since != Digest(stored) {
 		return stored
 	}
-	document, err := Encode(map[string]any{DigestDocumentKey: d.Digest})
+	document, err := digestDocument(d.Digest)
 	if err != nil {
 		return stored
 	}
 	return document
+}
+
+// DigestDocument returns the document that stands for an encoded essence of which only the digest is known.
+func DigestDocument(text []byte) ([]byte, error) { return digestDocument(Digest(text)) }
+
+func digestDocument(digest string) ([]byte, error) {
+	return Encode(map[string]any{DigestDocumentKey: digest})
 }
 
 // FetchIgnoringDigest returns the stored text that other operators read, even if a digest supersedes it.
@@ -72,13 +79,13 @@ func (b DigestBaseline) FetchIgnoringDigest(obj client.Object) []byte { return b
 // HasText reports whether an essence's text is stored, even if a digest supersedes it.
 func (b DigestBaseline) HasText(obj client.Object) bool {
 	text := b.Baseline.Fetch(obj)
-	return text != nil && !isDigestDocument(text) && !bytes.Equal(text, emptyEssence)
+	return text != nil && !IsDigestDocument(text) && !bytes.Equal(text, emptyEssence)
 }
 
 // HasFullEssence reports whether the whole last-handled essence is stored, not just its digest.
 func (b DigestBaseline) HasFullEssence(obj client.Object) bool {
 	text := b.Fetch(obj)
-	return text != nil && !isDigestDocument(text)
+	return text != nil && !IsDigestDocument(text)
 }
 
 // Store stores an encoded essence and removes the digest.
@@ -90,7 +97,7 @@ func (b DigestBaseline) Store(obj client.Object, text []byte) {
 // SupersedeByDigest stores a digest instead of an essence. For other operators, it keeps the earlier text if fits says that there is room
 // for it. Otherwise, it stores an empty essence, so that they consider the object changed instead of new.
 func (b DigestBaseline) SupersedeByDigest(obj client.Object, digest string, stored []byte, fits func(client.Object) bool) error {
-	if stored == nil || isDigestDocument(stored) {
+	if stored == nil || IsDigestDocument(stored) {
 		stored = emptyEssence
 	}
 	for _, text := range [][]byte{stored, emptyEssence} {
@@ -133,13 +140,14 @@ func BaselineDigest(text []byte) string {
 		return NoBaseline
 	}
 	var document map[string]string
-	if isDigestDocument(text) && json.Unmarshal(text, &document) == nil {
+	if IsDigestDocument(text) && json.Unmarshal(text, &document) == nil {
 		return document[DigestDocumentKey]
 	}
 	return Digest(text)
 }
 
-func isDigestDocument(text []byte) bool {
+// IsDigestDocument reports whether a text from [DigestBaseline.Fetch] contains only the digest of an essence.
+func IsDigestDocument(text []byte) bool {
 	return bytes.HasPrefix(text, []byte(`{"`+DigestDocumentKey+`"`))
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/leancache"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
@@ -27,7 +28,23 @@ import (
 // HasOwnCache reports whether the operator needs its own cache. It does if it sets namespaces, a selector or sharding, because the namespaces
 // and selectors of the manager's cache are fixed.
 func (r *Runtime) HasOwnCache() bool {
-	return r.Namespaces != nil || r.WatchSelector != nil || r.SelectsKinds || r.Ring != nil
+	return r.Namespaces != nil || r.WatchSelector != nil || r.SelectsKinds || r.Ring != nil || r.Settings.LeanCaches
+}
+
+// declaredCacheOptions returns the user's options for the operator's own caches. With lean caches and
+// without options, they are restricted to the namespaces of the manager's cache.
+func (r *Runtime) declaredCacheOptions() cache.Options {
+	options := r.CacheOptions
+	if !r.Settings.LeanCaches || options.DefaultNamespaces != nil || options.ByObject != nil || r.Namespaces != nil {
+		return options
+	}
+	for _, namespace := range watchcheck.CacheNamespaces(r.Manager.GetCache(), schema.GroupVersionKind{}) {
+		if options.DefaultNamespaces == nil {
+			options.DefaultNamespaces = map[string]cache.Config{}
+		}
+		options.DefaultNamespaces[namespace] = cache.Config{}
+	}
+	return options
 }
 
 // CachedNamespaces returns the namespaces to which a kind's cache is restricted, or nil if the cache is cluster-wide. For the zero
@@ -36,8 +53,9 @@ func (r *Runtime) CachedNamespaces(gvk schema.GroupVersionKind, atRunTime bool) 
 	if !atRunTime && !r.HasOwnCache() {
 		return watchcheck.CacheNamespaces(r.Manager.GetCache(), gvk)
 	}
-	configs := r.CacheOptions.DefaultNamespaces
-	for obj, byObject := range r.CacheOptions.ByObject {
+	options := r.declaredCacheOptions()
+	configs := options.DefaultNamespaces
+	for obj, byObject := range options.ByObject {
 		if other, err := apiutil.GVKForObject(obj, r.Manager.GetScheme()); err == nil && other == gvk && byObject.Namespaces != nil {
 			configs = byObject.Namespaces
 		}
@@ -58,8 +76,7 @@ func (r *Runtime) StartCache(ctx context.Context, kinds []Kind) (objects cache.C
 		return objects, stop, nil
 	}
 	options := r.OwnCacheOptions(ctx)
-	r.selectObjects(&options, engineKinds(kinds)...)
-	objects, release, err := r.newCache(ctx, options)
+	objects, release, err := r.newCache(ctx, options, engineKinds(kinds)...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating the cache of the operator: %w", err)
 	}
@@ -76,7 +93,7 @@ func (r *Runtime) StartCache(ctx context.Context, kinds []Kind) (objects cache.C
 
 // OwnCacheOptions returns the options for the operator's own caches.
 func (r *Runtime) OwnCacheOptions(ctx context.Context) cache.Options {
-	options := r.CacheOptions
+	options := r.declaredCacheOptions()
 	testhook.ChangeCacheOptions(ctx, &options)
 	if options.HTTPClient == nil {
 		options.HTTPClient = r.Manager.GetHTTPClient()
@@ -106,16 +123,18 @@ func (r *Runtime) newKindCache(ctx context.Context, kind *Kind) (objects cache.C
 		gvk, err := apiutil.GVKForObject(obj, options.Scheme)
 		return err != nil || gvk != kind.GVK && !slices.ContainsFunc(kind.Related, func(c Related) bool { return c.GVK == gvk })
 	})
-	r.selectObjects(&options, kind.Kind)
-	objects, release, err = r.newCache(ctx, options)
+	objects, release, err = r.newCache(ctx, options, kind.Kind)
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating the cache of a kind: %w", err)
 	}
 	return objects, release, nil
 }
 
-// newCache returns a cache that belongs to the operator. The caller must call release after the cache has stopped.
-func (r *Runtime) newCache(ctx context.Context, options cache.Options) (objects cache.Cache, release func(), err error) {
+// newCache returns a cache of kinds that belongs to the operator. The caller must call release after the cache has stopped.
+func (r *Runtime) newCache(ctx context.Context, options cache.Options, kinds ...engine.Kind) (objects cache.Cache, release func(), err error) {
+	r.selectObjects(&options, kinds...)
+	forms := r.leanForms(kinds)
+	options.NewInformer = forms.Informers(options.NewInformer)
 	if options, err = decoding.Tolerate(r.Manager.GetConfig(), options, r.Watches.undecodable.own); err != nil {
 		return nil, nil, err
 	}
@@ -128,7 +147,19 @@ func (r *Runtime) newCache(ctx context.Context, options cache.Options) (objects 
 	if err != nil {
 		return nil, nil, err
 	}
-	return decoding.Wrap(objects, options.Scheme, r.Watches.undecodable.own), release, nil
+	return forms.Wrap(decoding.Wrap(objects, options.Scheme, r.Watches.undecodable.own)), release, nil
+}
+
+// leanForms returns the forms of kinds whose objects are shrunk in caches.
+func (r *Runtime) leanForms(kinds []engine.Kind) leancache.Forms {
+	forms := leancache.Forms{}
+	for _, kind := range kinds {
+		kind.CallsUserCode = callsUserCode(&r.Settings, &kind)
+		if form := engine.LeanForm(r.Settings, kind); form != nil {
+			forms.Add(kind.New(), form)
+		}
+	}
+	return forms
 }
 
 // selectObjects adds the selectors of the given kinds to cache options.

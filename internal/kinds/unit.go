@@ -3,6 +3,7 @@ package kinds
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -108,7 +109,14 @@ func (u *Unit) reportLeftFinalizers(ctx context.Context) {
 
 // synced records that a source has synced. After the last one, the unit serves its kind.
 func (u *Unit) synced() {
-	if u.unsynced.Add(-1) == 0 {
-		u.runtime.Units.Set(u.kind.GVK, operator.Serving)
+	if u.unsynced.Add(-1) != 0 {
+		return
+	}
+	u.runtime.Units.Set(u.kind.GVK, operator.Serving)
+	if u.runtime.Settings.LeanCaches && u.engine.ObjectCount() >= manyObjects {
+		go debug.FreeOSMemory() // the first list has needed much more memory than its objects
 	}
 }
+
+// manyObjects is the number of objects for which returning memory to the operating system is worth a garbage collection.
+const manyObjects = 1000

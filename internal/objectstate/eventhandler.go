@@ -29,7 +29,8 @@ func (noopObserver) OnLeave(client.Object, bool)             {}
 // EventHandler returns a handler that records an informer's events and enqueues the keys of their objects. Every event is recorded. If all
 // predicates accept an event, even a resync, its key is marked as dirty; creations and updates are enqueued then. Deletions, and updates
 // that start a deletion or replace the object, are enqueued regardless of the predicates. With [Options.RecordEvents], so is every event
-// except a resync, and with [Options.Enqueues], every event of the objects that it accepts. observer may be nil.
+// except a resync, and with [Options.Enqueues], every event of the objects that it accepts. Objects of the first list that [Options.AtRest]
+// accepts are not enqueued. observer may be nil.
 func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predicate) handler.EventHandler {
 	accepts := predicate.And(predicates...)
 	if observer == nil {
@@ -44,6 +45,9 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 				s.recordEvent(Event{Object: e.Object})
 			} else {
 				s.recordEvent(Event{Object: e.Object, Type: eventAdded})
+			}
+			if e.IsInInitialList && s.options.AtRest != nil && s.options.AtRest(e.Object) {
+				return
 			}
 			if accepted || s.options.RecordEvents || s.mustEnqueue(e.Object) {
 				s.enqueue(q, e.Object)

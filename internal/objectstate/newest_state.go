@@ -139,6 +139,9 @@ func (s *Store[W]) noteReplacedBaseline(before, obj client.Object) {
 	if s.options.ReadBaseline == nil || s.replacedBaselines[obj.GetUID()] != nil || maps.Equal(before.GetAnnotations(), obj.GetAnnotations()) {
 		return
 	}
+	if s.options.SameBaseline != nil && s.options.SameBaseline(before, obj) {
+		return
+	}
 	oldBaseline, newBaseline := s.options.ReadBaseline(before), s.options.ReadBaseline(obj)
 	if oldBaseline != nil && newBaseline != nil && !bytes.Equal(oldBaseline, newBaseline) {
 		s.replacedBaselines[obj.GetUID()] = oldBaseline

@@ -44,9 +44,13 @@ type Options struct {
 	ExistedAtStart func(obj client.Object) bool
 	// Enqueues reports whether an object must be reconciled even if the predicates reject its event. It is optional.
 	Enqueues func(client.Object) bool
+	// AtRest reports whether an object of the first list need not be reconciled. It is optional.
+	AtRest func(client.Object) bool
 	// ReadBaseline returns an object's stored baseline, for [Store.BaselineBeforeReplacement]. If it is nil, the store doesn't compare
 	// baselines.
 	ReadBaseline func(client.Object) []byte
+	// SameBaseline reports whether two states of an object have the same baseline. It is optional, and cheaper than ReadBaseline.
+	SameBaseline func(one, other client.Object) bool
 }
 
 // New returns an empty store.

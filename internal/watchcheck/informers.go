@@ -64,7 +64,7 @@ func informersByNamespace(i cache.Informer) map[string]informer {
 // it can't find out. It has to read unexported fields, because controller-runtime has no other access to them. It doesn't create an
 // informer.
 func CacheNamespaces(c cache.Cache, gvk schema.GroupVersionKind) (namespaces []string) {
-	if wrapper, ok := c.(interface{ Unwrap() cache.Cache }); ok {
+	for wrapper, ok := c.(interface{ Unwrap() cache.Cache }); ok; wrapper, ok = c.(interface{ Unwrap() cache.Cache }) {
 		c = wrapper.Unwrap()
 	}
 	one := structOf(reflect.ValueOf(c))

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -249,6 +250,14 @@ func ExampleOperator_Enqueue() {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})
+}
+
+func ExampleWithLeanCaches() {
+	databases := kopf.For(&Database{}).OnUpdate("provision", provision)
+
+	_ = kopf.SetupWithManager(mgr, databases,
+		kopf.WithLeanCaches(),
+		kopf.WithKindCaches(cache.Options{DefaultNamespaces: map[string]cache.Config{"shop": {}}})) // as in the manager's options
 }
 
 func ExampleResource_Owns() {

@@ -64,6 +64,21 @@ func WithKindCaches(options cache.Options) Option {
 	return optionFunc(func(o *Operator) { o.kinds.CacheOptions = options })
 }
 
+// WithLeanCaches saves memory: while an object has not changed since it was handled, the operator's caches contain only the digest of its
+// last-handled configuration, and compute the text when it is needed. The operator then has its own caches, with the options of
+// [WithKindCaches], or without these with the namespaces of the manager's cache. Handlers and [Request.Client] get whole objects. Only what is called for the objects in the caches sees the digest:
+// predicates, and the index and transformation functions of the cache. The digest also protects the objects: if it is written to one by
+// mistake, the operator still detects changes, and only misses the old state once.
+//
+// The manager's cache stays as it is. If other controllers of the process read the kind with the manager's client, there are two caches of
+// it, which need more memory than one.
+//
+// Kinds whose objects contain no text are cached as usual: with [WithRemote], [WithDigestOnly], or handlers that store nothing. So
+// are those with stores or conditions that users implement. Default: whole objects in the manager's cache.
+func WithLeanCaches() Option {
+	return optionFunc(func(o *Operator) { o.kinds.Settings.LeanCaches = true })
+}
+
 // A KindSelector selects kinds for [ForKinds]. Create it with [Kinds] or [KindsFunc].
 type KindSelector struct {
 	patterns []watching.Pattern

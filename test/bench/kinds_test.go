@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,9 @@ var (
 	}
 )
 
+// payloadChunk is the size of one of the texts that -payload adds, in bytes.
+const payloadChunk = 256
+
 // object returns a new object with a typical spec. It does not create the object on the server.
 func (k kind) object(namespace, name string) v1.Object {
 	obj := k.empty()
@@ -38,6 +42,9 @@ func (k kind) object(namespace, name string) v1.Object {
 		Size: 1, Image: "registry.example.com/team/app:v1.2.3",
 		Args:     []string{"--verbose", "--listen=:8080", "--workers=4"},
 		Settings: map[string]string{"region": "north", "tier": "gold", "backup": "daily", "zone": "a"},
+	}
+	for i := range *payloadFlag / payloadChunk {
+		spec.Settings[fmt.Sprintf("payload-%d", i)] = strings.Repeat("x", payloadChunk)
 	}
 	return obj
 }

@@ -26,6 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
 // operatorEnv is the environment variable with the role of an operator process, as JSON. With this variable, the test
@@ -59,6 +61,7 @@ type operator struct {
 	reconciles *prometheus.CounterVec
 	writes     atomic.Int64
 	lateness   *lateness
+	library    *kopf.Operator // nil for the other sides
 }
 
 // runOperator runs the operator for a role, which is given as JSON.
@@ -97,9 +100,11 @@ func (o *operator) setup() error {
 	if err != nil {
 		return err
 	}
-	// doSync waits only for informers that exist before the start.
-	if _, err := o.GetCache().GetInformer(context.Background(), o.empty()); err != nil {
-		return err
+	// doSync waits only for informers that exist before the start. With lean caches, the manager's cache isn't used.
+	if !o.Lean {
+		if _, err := o.GetCache().GetInformer(context.Background(), o.empty()); err != nil {
+			return err
+		}
 	}
 	if o.reconciles, err = reconcileTotal(); err != nil {
 		return err
@@ -167,6 +172,9 @@ func (o *operator) serveCommands() error {
 			running.Go(func() error { return o.Start(ctx) })
 		case doSync:
 			o.GetCache().WaitForCacheSync(ctx)
+			if o.Lean {
+				o.awaitReady()
+			}
 		case doCollect:
 			result.Heap = heap()
 			if err := profileHeap(o.Profile); err != nil {
@@ -185,6 +193,18 @@ func (o *operator) serveCommands() error {
 	}
 	cancel()
 	return running.Wait()
+}
+
+// awaitReady waits until the library has been ready for a moment, because it is also ready before it starts.
+func (o *operator) awaitReady() {
+	<-o.Elected()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for ready := 0; ready < 5; ready++ {
+		if <-poll.C; o.library.Readyz(nil) != nil {
+			ready = 0
+		}
+	}
 }
 
 // cpu returns the user and system time of this process.

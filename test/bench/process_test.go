@@ -25,7 +25,7 @@ type process struct {
 // name becomes part of the file names of profiles.
 func (b *bench) startProcess(r role, name string) *process {
 	b.t.Helper()
-	r.Workers, r.Plural = b.workers, r.kind().plural
+	r.Workers, r.Plural, r.Lean = b.workers, r.kind().plural, b.lean && r.Side == library
 	if b.profiles != "" {
 		r.Profile = filepath.Join(b.profiles, fmt.Sprintf("%s-%s-%d.pprof", strings.ReplaceAll(name, " ", "-"), r.Side, b.round))
 	}

@@ -74,6 +74,7 @@ type role struct {
 	Namespace string
 	Plural    string // of the kind
 	Workers   int
+	Lean      bool   // the library has lean caches
 	Profile   string // path of the CPU profile; empty disables profiles
 }
 
@@ -87,14 +88,20 @@ func (r role) empty() client.Object {
 
 // addLibrary adds an operator with the library to the manager.
 func addLibrary(o *operator) error {
+	var options []kopf.Option
+	if o.Lean {
+		options = append(options, kopf.WithLeanCaches())
+	}
 	switch obj := o.empty().(type) {
 	case *v1.Widget:
-		return kopf.SetupWithManager(o, handlers(obj, o))
+		options = append(options, handlers(obj, o))
 	case *v1.Gadget:
-		return kopf.SetupWithManager(o, handlers(obj, o))
+		options = append(options, handlers(obj, o))
 	default:
-		return kopf.SetupWithManager(o, handlers(obj.(*unstructured.Unstructured), o))
+		options = append(options, handlers(obj.(*unstructured.Unstructured), o))
 	}
+	o.library = kopf.New(o, options...)
+	return o.Add(o.library)
 }
 
 // handlers declares the operator with the library.

@@ -19,6 +19,8 @@ type sizes struct {
 	latency  time.Duration  // duration of the changes at each rate
 	window   time.Duration  // duration of the measurement of timers
 	timers   []timers       // sizes of the timer scenarios
+	payload  int            // additional bytes in each object's spec
+	lean     bool           // the library has lean caches
 	workers  int            // concurrent reconciles of each operator, and concurrent requests of the benchmark
 	profiles string         // folder for profiles; empty disables them
 	only     *regexp.Regexp // matches the names of the scenarios to run
@@ -38,6 +40,8 @@ var (
 	objectsFlag  = flag.Int("objects", 0, "number of objects that are created, changed and deleted at a time (default 2000)")
 	standingFlag = flag.Int("standing", 0, "number of objects that are already handled when the operator starts (default 10000)")
 	latencyFlag  = flag.Duration("latency", 0, "duration of the changes at each rate in the latency scenarios (default 15s)")
+	payloadFlag  = flag.Int("payload", 0, "additional `bytes` in the spec of each object (default 0)")
+	leanFlag     = flag.Bool("lean", false, "let the library use lean caches")
 	workersFlag  = flag.Int("workers", 0, "concurrent reconciles of each operator, and concurrent requests of the load (default 10)")
 	profilesFlag = flag.String("profiles", "", "existing `folder` to which each operator process writes CPU and heap profiles")
 	kopfFlag     = flag.String("kopf", "", "`folder` of a Python environment with kopf, for -against kopf")
@@ -76,7 +80,7 @@ func sizesFromFlags() (sizes, error) {
 	if *measure {
 		s.timers = []timers{{s.standing / 10, time.Second}, {s.standing, 30 * time.Second}}
 	}
-	s.profiles = *profilesFlag
+	s.profiles, s.payload, s.lean = *profilesFlag, max(0, *payloadFlag), *leanFlag
 	only, err := regexp.Compile("^(?:" + *onlyFlag + ")$")
 	s.only = only
 	return s, err
@@ -84,8 +88,8 @@ func sizesFromFlags() (sizes, error) {
 
 // String describes the run.
 func (s sizes) String() string {
-	return fmt.Sprintf("%s %s/%s, %d CPUs; rounds %d, objects %d, standing %d, workers %d, latency %s",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), s.rounds, s.objects, s.standing, s.workers, s.latency)
+	return fmt.Sprintf("%s %s/%s, %d CPUs; rounds %d, objects %d, standing %d, payload %d, lean caches %t, workers %d, latency %s",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), s.rounds, s.objects, s.standing, s.payload, s.lean, s.workers, s.latency)
 }
 
 // load returns the load average of the last minute.

@@ -65,6 +65,9 @@ var levels = map[string]int{
 	// This package prevents starvation in the queue of the engine.
 	"internal/promotion": 4,
 
+	// This package keeps the caches of the engine small.
+	"internal/leancache": 4,
+
 	// This package detects caches that are older than the process for the engine.
 	"internal/epoch": 4,
 

@@ -40,18 +40,22 @@ func (w *world) launch(ctx context.Context) error {
 	o.link = newLink(w, w.process)
 	config := rest.CopyConfig(w.Config)
 	config.Wrap(o.link.wrap)
+	// With DefaultNamespaces, the cache would wrap each informer, and the goroutine of a wrapper never ends if the operator stops before the informer has synced.
+	objects := cache.Options{DefaultFieldSelector: fields.OneTermEqualSelector("metadata.namespace", w.Namespace)}
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:  w.scheme,
 		Logger:  w.logger(o.process),
 		Metrics: server.Options{BindAddress: "0"},
-		// With DefaultNamespaces, the cache would wrap each informer, and the goroutine of a wrapper never ends if the operator stops before the informer has synced.
-		Cache: cache.Options{DefaultFieldSelector: fields.OneTermEqualSelector("metadata.namespace", w.Namespace)},
+		Cache:   objects,
 	})
 	if err != nil {
 		return fmt.Errorf("creating a manager: %w", err)
 	}
-	err = kopf.SetupWithManager(mgr, w.plan.Kind.declare(handlerEnv{w, o}),
-		kopf.WithLifecycle(lifecycles[w.plan.Lifecycle]), kopf.WithCheckpoint(w.plan.Checkpoint))
+	options := []kopf.Option{kopf.WithLifecycle(lifecycles[w.plan.Lifecycle]), kopf.WithCheckpoint(w.plan.Checkpoint)}
+	if w.plan.Lean {
+		options = append(options, kopf.WithLeanCaches(), kopf.WithKindCaches(objects))
+	}
+	err = kopf.SetupWithManager(mgr, append(options, w.plan.Kind.declare(handlerEnv{w, o}))...)
 	if err != nil {
 		return fmt.Errorf("setting up the operator: %w", err)
 	}

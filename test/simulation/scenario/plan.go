@@ -21,6 +21,7 @@ type Plan struct {
 	Handlers   []Handler
 	Objects    int
 	Patient    bool // whether users wait until the operator has handled each change
+	Lean       bool // whether the operator's caches are lean
 	Steps      []Step
 	Faults     Faults
 }
@@ -125,7 +126,7 @@ func NewPlan(seed uint64, tick time.Duration, objects int) Plan {
 	if d.chance(0.8) {
 		p.Faults = d.faults()
 	}
-	p.Patient = d.chance(0.2)
+	p.Patient, p.Lean = d.chance(0.2), d.chance(0.3)
 	return p
 }
 
