@@ -32,6 +32,14 @@ type Scenario struct {
 	Ignore []string
 }
 
+// setup returns the function that sets up the operator.
+func (s Scenario) setup() func(manager.Manager) error {
+	if s.Setup != nil {
+		return s.Setup
+	}
+	return func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, s.Operator()...) }
+}
+
 // Check tests whether handlers survive crashes, failed requests and shutdowns. It first runs a scenario without faults. Then it repeats the
 // scenario, in memory and in virtual time, once for each of these faults:
 //

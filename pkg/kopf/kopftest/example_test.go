@@ -131,6 +131,26 @@ func ExampleExplore() {
 	_ = test
 }
 
+func ExampleUpgrade() {
+	discharge := func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }
+	test := func(t *testing.T) {
+		kopftest.Upgrade(t, func() kopftest.Versions {
+			return kopftest.Versions{
+				Scenario: kopftest.Scenario{ // the old version
+					Given:    kopftest.Given{Objects: []client.Object{configMap(map[string]string{"key": "w"})}},
+					Operator: func() []kopf.Option { return []kopf.Option{patients()} },
+					Steps: []func(testing.TB, *kopftest.Cluster){func(t testing.TB, c *kopftest.Cluster) {
+						kopftest.Edit(t, c, configMap(nil), func(obj *corev1.ConfigMap) { obj.Data = map[string]string{"key": "x"} })
+					}},
+				},
+				New:   func() []kopf.Option { return []kopf.Option{patients().OnDelete("discharge", discharge)} },
+				Allow: []string{"patch configmaps/*"}, // the delete handler needs a finalizer
+			}
+		})
+	}
+	_ = test
+}
+
 func ExampleWalk() {
 	test := func(t *testing.T) {
 		kopftest.Walk(t, "config/crd/databases.yaml", func() kopftest.Scenario {

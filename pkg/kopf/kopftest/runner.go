@@ -18,7 +18,6 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 	"github.com/kopf-runtime/kopf-runtime/internal/explore"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
 // A scenarioRun is the record of one run of a scenario.
@@ -37,6 +36,11 @@ type runOptions struct {
 	checkIdle          bool                            // whether to wait before each snapshot, and to record late writes
 	waitBeforeSnapshot bool                            // whether to wait before each snapshot, for daemons and timers
 	collectGarbage     bool                            // whether snapshots omit objects whose owners don't exist
+
+	// next returns the setup function of the operator that starts next, after the given number of others. Default: the scenario's.
+	next func(s *scenarioRunner, starts int) func(manager.Manager) error
+	// steps replaces the steps of the scenario.
+	steps func(t *testing.T, s *scenarioRunner)
 }
 
 // runScenario runs a scenario in a new bubble.
@@ -121,6 +125,10 @@ func (s *scenarioRunner) runSteps(t *testing.T) {
 	defer s.stop()
 	s.settle(t)
 	s.takeSnapshot()
+	if s.steps != nil {
+		s.steps(t, s)
+		return
+	}
 	for i, step := range s.scenario.Steps {
 		if s.problem() != "" {
 			return
@@ -240,9 +248,9 @@ func (s *scenarioRunner) startOperator(t *testing.T) {
 		}
 	}
 	o.connection.replica = s.replica()
-	setup := s.scenario.Setup
-	if setup == nil {
-		setup = func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, s.scenario.Operator()...) }
+	setup := s.scenario.setup()
+	if s.next != nil {
+		setup = s.next(s, len(s.instances))
 	}
 	o.start(t, setup, logr.Discard())
 	s.mu.Lock()
