@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -116,7 +117,9 @@ func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandl
 	}
 	task.OnAttempt = func(before progress.Record, outcome progress.Outcome) {
 		endAttempt(outcome) // even after a panic; only the first call for an attempt counts
-		b.Warnings.WarnMissingUnit(func() logr.Logger { return r.loggerOf(uid).WithValues("handler", id, "reason", b.Reason()) }, outcome)
+		b.Warnings.WarnMissingUnit(func() logr.Logger {
+			return r.loggerOf(task.Object, uid).WithValues("handler", id, "reason", b.Reason())
+		}, outcome)
 		state.reportOutcome(id, func(failed bool) bool {
 			return r.Report(uid, r.Objects.Newest(uid), id, failed, before, outcome)
 		})
@@ -141,12 +144,9 @@ func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandl
 	return task, nil
 }
 
-// loggerOf returns the logger for the object with a uid. It isn't kept for each daemon and timer, because it needs more memory than a timer.
-func (r *Runner) loggerOf(uid types.UID) logr.Logger {
-	if obj := r.Objects.Newest(uid); obj != nil {
-		return r.LoggerFor(obj)
-	}
-	return logr.Discard()
+// loggerOf returns the logger for an object. It isn't kept for each daemon and timer, because it needs as much memory as a timer.
+func (r *Runner) loggerOf(key types.NamespacedName, uid types.UID) logr.Logger {
+	return r.LoggerFor(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: uid}})
 }
 
 // Touch makes the supervisor aware of an essence change by another client. This resets the timers' idle times, and starts timers that

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/annotations"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
@@ -46,7 +47,7 @@ func (e *Engine) newRestRule() (s restRule) {
 // recorded.
 func (e *Engine) isAtRest(obj client.Object) bool {
 	s := e.restRule
-	if !s.enabled || !e.lean.IsShrunk(obj) || obj.GetDeletionTimestamp() != nil || e.hasFinalizer(obj) != s.finalizer ||
+	if !s.enabled || e.paused(obj.GetNamespace()) || !e.lean.IsShrunk(obj) || obj.GetDeletionTimestamp() != nil || e.hasFinalizer(obj) != s.finalizer ||
 		!progress.UsesOnlyAnnotations(e.Store, obj) {
 		return false
 	}
@@ -66,5 +67,30 @@ func (e *Engine) isAtRest(obj client.Object) bool {
 		return false // the process has already handled an object with this uid
 	}
 	known.Worker.Handled, known.Worker.SeenAlive = true, true
+	e.skipped.Set(obj.GetUID(), struct{}{})
 	return true
+}
+
+// ConfirmAtRest is called after the first list. If the cache has reached the epoch, it contains the objects that were not reconciled as they
+// were at the start of the process or later. Otherwise they are reconciled after all.
+func (e *Engine) ConfirmAtRest() {
+	for _, uid := range e.skipped.Keys() {
+		e.skipped.Take(uid)
+		known, obj := e.states.Get(uid), e.states.Newest(uid)
+		if known == nil || obj == nil {
+			continue // it is deleted
+		}
+		pauses, passed := e.pause.count.Load(), e.epoch.IsPassed(obj.GetNamespace())
+		key := client.ObjectKeyFromObject(obj)
+		if passed && e.epoch != nil {
+			stored := e.epoch.Stored(key)
+			passed = stored != nil && stored.GetUID() == uid
+		}
+		if !passed || !known.TryLock() {
+			e.states.Enqueue(handler.LowPriority, key)
+			continue
+		}
+		known.Worker.SeenSinceStart, known.Worker.PausesAtReconcile = true, pauses
+		known.Unlock()
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,8 +34,15 @@ func TestEngine_AtRest(t *testing.T) {
 			continue
 		}
 		atRest++
-		w.engine.states.GetOrCreate(w.cached.UID).Worker = objectMemory{} // as if the engine had not looked at the object
+		w.engine.ConfirmAtRest()
+		remembered := w.engine.states.Get(w.cached.UID).Worker
+		w.engine.states.Get(w.cached.UID).Worker = objectMemory{} // as if the engine had not looked at the object
 		result, err := w.engine.Reconcile(log.IntoContext(t.Context(), logr.Discard()), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.cached)})
+		recorded := w.engine.states.Get(w.cached.UID).Worker
+		recorded.Handled = true // only resume handlers depend on it, and the kind has none
+		if diff := cmp.Diff(recorded, remembered); diff != "" {
+			t.Errorf("seed %d: what the engine remembers differs from what a reconcile records (-reconcile +at rest):\n%s", seed, diff)
+		}
 		if err != nil || result != (reconcile.Result{}) || len(w.effects) > 0 {
 			t.Errorf("seed %d: the reconcile of an object at rest: %v, %v, %q, want nothing\n%s\n%+v", seed, result, err, w.effects, w.declared, w.cached)
 		}

@@ -46,10 +46,15 @@ func (e *Engine) detectCause(ctx context.Context, r *reconciliation) (Hold, erro
 
 // makeWhole makes an object of a lean cache whole, unless there is nothing to do for it, as for most objects when the operator starts.
 func (e *Engine) makeWhole(_ context.Context, r *reconciliation) (Hold, error) {
-	if e.lean == nil || !e.traits.reportsConditions && !e.hasWork(r) {
+	reason := r.session.Cause.Reason
+	if isAtRest := reason == cause.Noop || reason == cause.Resume; e.lean == nil || isAtRest && !e.traits.reportsConditions && !e.hasWork(r) {
 		return Hold{}, nil
 	}
-	return Hold{}, r.draft.MakeWhole()
+	if err := r.draft.MakeWhole(); err != nil {
+		return Hold{}, err
+	}
+	r.matching.view = r.causeView()
+	return Hold{}, nil
 }
 
 // detect reads the stored progress, computes the cause, and finds the cause handlers whose filters accept the object. It returns those

@@ -57,6 +57,7 @@ type Engine struct {
 	epoch     *epoch.Epoch    // nil if every state of the cache is trusted
 	lean      *leancache.Form // of the cached objects; nil if they are whole
 	restRule  restRule
+	skipped   keyed.Map[types.UID, struct{}] // objects at rest, until ConfirmAtRest
 
 	queue      queue
 	background backgroundWork

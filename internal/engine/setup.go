@@ -191,9 +191,10 @@ func (s *Settings) essenceBuilder(kind *Kind, retries *retry.Keys) essence.Build
 }
 
 // LeanForm returns the form of the kind's objects in caches. It returns nil if the caches contain whole objects: without
-// [Settings.LeanCaches], if the objects contain no text of their last-handled configuration, and if users' code would be called.
+// [Settings.LeanCaches], if the annotations contain no text of the last-handled configuration, and if users' code would be called.
 func LeanForm(settings Settings, kind Kind) *leancache.Form {
-	if !settings.LeanCaches || settings.Remote != nil || kind.DigestOnly || kind.CallsUserCode || !kind.comparesStates() {
+	if !settings.LeanCaches || settings.Remote != nil || kind.DigestOnly || kind.CallsUserCode || !kind.comparesStates() ||
+		!progress.UsesOnlyAnnotations(settings.Baseline, kind.New()) {
 		return nil
 	}
 	baseline := settings.completeStores(&kind)

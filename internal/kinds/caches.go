@@ -31,9 +31,9 @@ func (r *Runtime) HasOwnCache() bool {
 	return r.Namespaces != nil || r.WatchSelector != nil || r.SelectsKinds || r.Ring != nil || r.Settings.LeanCaches
 }
 
-// declaredCacheOptions returns the user's options for the operator's own caches. With lean caches and
-// without options, they are restricted to the namespaces of the manager's cache.
-func (r *Runtime) declaredCacheOptions() cache.Options {
+// sharedCacheOptions returns the user's options for the fixed kinds' cache. With lean caches and without options, that is restricted to the
+// namespaces of the manager's cache.
+func (r *Runtime) sharedCacheOptions() cache.Options {
 	options := r.CacheOptions
 	if !r.Settings.LeanCaches || options.DefaultNamespaces != nil || options.ByObject != nil || r.Namespaces != nil {
 		return options
@@ -53,7 +53,10 @@ func (r *Runtime) CachedNamespaces(gvk schema.GroupVersionKind, atRunTime bool) 
 	if !atRunTime && !r.HasOwnCache() {
 		return watchcheck.CacheNamespaces(r.Manager.GetCache(), gvk)
 	}
-	options := r.declaredCacheOptions()
+	options := r.sharedCacheOptions()
+	if atRunTime {
+		options = r.CacheOptions
+	}
 	configs := options.DefaultNamespaces
 	for obj, byObject := range options.ByObject {
 		if other, err := apiutil.GVKForObject(obj, r.Manager.GetScheme()); err == nil && other == gvk && byObject.Namespaces != nil {
@@ -76,6 +79,9 @@ func (r *Runtime) StartCache(ctx context.Context, kinds []Kind) (objects cache.C
 		return objects, stop, nil
 	}
 	options := r.OwnCacheOptions(ctx)
+	if options.DefaultNamespaces == nil {
+		options.DefaultNamespaces = r.sharedCacheOptions().DefaultNamespaces
+	}
 	objects, release, err := r.newCache(ctx, options, engineKinds(kinds)...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating the cache of the operator: %w", err)
@@ -93,7 +99,7 @@ func (r *Runtime) StartCache(ctx context.Context, kinds []Kind) (objects cache.C
 
 // OwnCacheOptions returns the options for the operator's own caches.
 func (r *Runtime) OwnCacheOptions(ctx context.Context) cache.Options {
-	options := r.declaredCacheOptions()
+	options := r.CacheOptions
 	testhook.ChangeCacheOptions(ctx, &options)
 	if options.HTTPClient == nil {
 		options.HTTPClient = r.Manager.GetHTTPClient()

@@ -52,6 +52,7 @@ func (u *Unit) newController(ctx context.Context) (controller.Controller, error)
 	objects := operator.BeforeStart(source.Kind(u.sources, e.New(), e.EventHandler(guardedPredicates(e, "WithPredicates", kind.Predicates)...)), warmer.end)
 	watched := u.indexes.AfterSync(e.Name, objects, func(ctx context.Context) {
 		observed()
+		e.ConfirmAtRest()
 		u.verified.observed(ctx, e.HandlesEachObjectAtStart())
 		if len(e.Indexes.IDs()) > 0 {
 			u.epoch.Await(ctx, e)

@@ -113,7 +113,7 @@ func (u *Unit) synced() {
 		return
 	}
 	u.runtime.Units.Set(u.kind.GVK, operator.Serving)
-	if u.runtime.Settings.LeanCaches && u.engine.ObjectCount() >= manyObjects {
+	if u.runtime.Settings.LeanCaches && u.engine.ObjectCount() >= manyObjects && !u.runtime.IsStarting() {
 		go debug.FreeOSMemory() // the first list has needed much more memory than its objects
 	}
 }

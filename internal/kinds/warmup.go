@@ -177,9 +177,9 @@ func (r *Runtime) newIndexWarmer(ctx context.Context, kind *engine.Kind) *indexW
 	settings.Client, settings.APIReader = r.Client(), r.Manager.GetAPIReader()
 	settings.Recorder, settings.LogEvents = nil, false
 	settings.Log = r.Manager.GetLogger().WithValues("operator", operator.Identity(nil))
-	indexer := engine.New(settings, engine.Kind{
-		Name: kind.Name, GVK: kind.GVK, New: kind.New, Indexes: kind.Indexes, ConditionOptions: kind.ConditionOptions, HasStatus: kind.HasStatus,
-	})
+	complete := *kind // for the form of the objects in the cache
+	complete.CallsUserCode = callsUserCode(&r.Settings, kind)
+	indexer := engine.New(settings, complete)
 	w := &indexWarmer{events: indexer.IndexEvents(ctx)}
 	r.Warmth.add(kind.Name, w)
 	return w

@@ -6,14 +6,18 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
-// Forms are the forms of the kinds in a cache, by Go type, or by GroupVersionKind for unstructured objects.
+// Forms are the forms of the kinds in a cache, by Go type, and for unstructured objects and metadata by kind.
 type Forms map[any]*Form
 
 // Add adds a kind. obj is an object of the kind.
@@ -27,10 +31,16 @@ func (f Forms) Add(obj client.Object, form *Form) {
 func (f Forms) Of(obj runtime.Object) *Form { return f[keyOf(obj)] }
 
 func keyOf(obj runtime.Object) any {
-	if u, ok := obj.(*unstructured.Unstructured); ok {
-		return u.GroupVersionKind()
+	switch obj.(type) {
+	case *unstructured.Unstructured, *metav1.PartialObjectMetadata:
+		return formKey{reflect.TypeOf(obj), obj.GetObjectKind().GroupVersionKind()}
 	}
 	return reflect.TypeOf(obj)
+}
+
+type formKey struct {
+	form reflect.Type
+	gvk  schema.GroupVersionKind
 }
 
 // NewInformer is the type of the function that creates the informers of a cache.
@@ -66,7 +76,7 @@ func (i *informer) SetTransform(transform toolscache.TransformFunc) error {
 			}
 		}
 		if one, ok := obj.(client.Object); ok {
-			i.form.Shrink(one)
+			_ = guard.Catch("", func() error { i.form.Shrink(one); return nil }) // a Go type may panic; the object then stays whole
 		}
 		return obj, nil
 	})
@@ -101,11 +111,24 @@ func (c *wholeCache) List(ctx context.Context, list client.ObjectList, opts ...c
 	if err := c.Cache.List(ctx, list, opts...); err != nil {
 		return err
 	}
-	return meta.EachListItem(list, func(item runtime.Object) error {
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	changed := false
+	for i, item := range items {
 		obj, ok := item.(client.Object)
-		if form := c.forms.Of(item); ok && form != nil {
-			return form.SetWhole(obj)
+		form := c.forms.Of(item)
+		if !ok || !form.IsShrunk(obj) {
+			continue
 		}
-		return nil
-	})
+		if items[i], _, err = form.Whole(obj, nil); err != nil {
+			return err
+		}
+		changed = true
+	}
+	if changed { // the items may be pointers to the objects in the cache
+		return meta.SetList(list, items)
+	}
+	return nil
 }

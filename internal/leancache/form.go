@@ -58,8 +58,8 @@ func (f *Form) IsShrunk(obj client.Object) bool {
 	return f != nil && essence.IsDigestDocument(f.Baseline.FetchIgnoringDigest(obj))
 }
 
-// Whole returns an object as the API server has it, with its JSON form, without changing the given ones. For an object that was not shrunk,
-// it returns the given ones. content may be nil if the JSON form isn't known, and the result is then nil, too.
+// Whole returns an object with the text of its baseline, and its JSON form, without changing the given ones. For an object that was not
+// shrunk, it returns the given ones. content may be nil if the JSON form isn't known, and the result is then nil, too.
 func (f *Form) Whole(obj client.Object, content map[string]any) (whole client.Object, wholeContent map[string]any, err error) {
 	if !f.IsShrunk(obj) {
 		return obj, content, nil

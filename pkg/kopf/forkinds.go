@@ -64,17 +64,20 @@ func WithKindCaches(options cache.Options) Option {
 	return optionFunc(func(o *Operator) { o.kinds.CacheOptions = options })
 }
 
-// WithLeanCaches saves memory: while an object has not changed since it was handled, the operator's caches contain only the digest of its
-// last-handled configuration, and compute the text when it is needed. The operator then has its own caches, with the options of
-// [WithKindCaches], or without these with the namespaces of the manager's cache. Handlers and [Request.Client] get whole objects. Only what is called for the objects in the caches sees the digest:
-// predicates, and the index and transformation functions of the cache. The digest also protects the objects: if it is written to one by
-// mistake, the operator still detects changes, and only misses the old state once.
+// WithLeanCaches saves memory. While an object has not changed since it was handled, the operator's caches contain only the digest of its
+// last-handled configuration, and compute the text when it is needed. When the operator starts, it doesn't reconcile such objects unless there
+// may be something to do. Default: whole objects in the manager's cache.
 //
-// The manager's cache stays as it is. If other controllers of the process read the kind with the manager's client, there are two caches of
-// it, which need more memory than one.
+// The operator then has its own caches. Their options are those of [WithKindCaches]: pass the Cache field of the manager's options if it has
+// selectors, transformations or options for single kinds. Without WithKindCaches, only its default namespaces apply. The manager's cache stays
+// as it is. If other controllers of the process read the kind with the manager's client, there are two caches of it.
 //
-// Kinds whose objects contain no text are cached as usual: with [WithRemote], [WithDigestOnly], or handlers that store nothing. So
-// are those with stores or conditions that users implement. Default: whole objects in the manager's cache.
+// Handlers and [Request.Client] get whole objects. The digest is visible to what is called for the cached objects: predicates, filter
+// functions, map functions of related kinds, and indexers of the cache. It also protects the objects: if it is written to one by mistake, the
+// operator still detects the next change, and only misses the old state once.
+//
+// Some kinds have whole objects in these caches: those whose annotations contain no text of the configuration, as with [WithRemote],
+// [WithDigestOnly] or [progress.StatusBaseline], those with stores that users implement or combine, and those with [WithConditionsIn].
 func WithLeanCaches() Option {
 	return optionFunc(func(o *Operator) { o.kinds.Settings.LeanCaches = true })
 }

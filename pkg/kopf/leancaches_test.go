@@ -182,6 +182,25 @@ func TestWithLeanCaches_WrittenDigest(t *testing.T) {
 	}
 }
 
+// TestWithLeanCaches_OptionalDelete: an optional delete handler gets a whole object, although the operator has nothing to write.
+func TestWithLeanCaches_OptionalDelete(t *testing.T) {
+	leanTest(t, func(w *leanWorld) {
+		w.patch(`{"metadata":{"finalizers":["example.com/other"]}}`)
+		kind := kopf.For(&corev1.ConfigMap{}).
+			OnCreate("create", func(context.Context, *kopf.Request[configMap]) error { return nil }).
+			OnDelete("delete", func(_ context.Context, req *kopf.Request[configMap]) error {
+				w.log.addf("delete:%s", formOf(req.Object))
+				return nil
+			}, kopf.Optional())
+		w.op = w.Cluster.Run(w.T, kopf.WithLeanCaches(), kind)
+		<-time.After(time.Minute)
+		if err := w.Client.Delete(w.Context(), w.obj.DeepCopy()); err != nil {
+			w.Fatal(err)
+		}
+		expectTexts(w.T, &w.log, "delete:current")
+	})
+}
+
 // TestWithLeanCaches_ManagersNamespaces: the operator's cache is restricted like the manager's.
 func TestWithLeanCaches_ManagersNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

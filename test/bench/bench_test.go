@@ -83,6 +83,11 @@ func TestBench(t *testing.T) {
 	for _, text := range results.unexpectedWrites() {
 		t.Error(text)
 	}
+	if *plotFlag != "" {
+		if err := os.WriteFile(*plotFlag, []byte(results.plot(s.plotted)), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // bench runs scenarios on one control plane.
@@ -95,11 +100,11 @@ type bench struct {
 	k8s        client.Client
 	kubeconfig string
 	round      int
-	objectSets map[role]objectSet
+	objectSets map[objectSetKey]objectSet
 }
 
 func newBench(t *testing.T, s sizes, results *report) *bench {
-	b := &bench{sizes: s, report: results, t: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), objectSets: map[role]objectSet{}}
+	b := &bench{sizes: s, report: results, t: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), objectSets: map[objectSetKey]objectSet{}}
 	ctrl.SetLogger(logr.Discard())
 	var err error
 	b.cp, err = controlplane.Start(controlplane.Options{CRDs: crds()})

@@ -20,8 +20,13 @@
 //	latency    changes of different objects for 15 s at 20 and for 15 s at 100 changes a second, from the event of the
 //	           change to the event of the handled object
 //	restart    start of an operator when all of 10 000 objects are handled, and its memory
+//	preview    a preview of 10 000 handled objects, by the library alone
+//	size       creations while an operator runs, and its start over them: 1 000, 10 000 and 100 000 objects. -plot FILE
+//	           draws their CPU time for each object
 //	timers     handled objects with one timer each that changes nothing: 1 000 with an interval of a second, and 10 000
 //	           with an interval of 30 seconds
+//
+// -payload BYTES makes the objects larger, and -lean lets the library use lean caches.
 //
 // A suffix names the variant: "unstructured", "status" (the kind has the status subresource), "finalizer" and
 // "3 handlers". Without it, the objects are typed, and there is one handler. -only selects scenarios by their whole

@@ -41,12 +41,14 @@ const (
 	doCollect = "collect" // collect garbage and return the heap size
 	doStats   = "stats"   // return only the stats
 	doTake    = "take"    // also return and clear the lateness of timers
+	doPreview = "preview" // run a preview, without starting the manager
 )
 
 // stats is the response to a command.
 type stats struct {
 	CPU        time.Duration // user and system time of the whole process
 	Resident   uint64        // resident memory in bytes; zero if unknown
+	Peak       uint64        // largest resident memory so far
 	Reconciles int64         // completed reconciles
 	Writes     int64         // requests other than GET, successful or not
 
@@ -182,11 +184,16 @@ func (o *operator) serveCommands() error {
 			}
 		case doTake:
 			result.Lateness = o.lateness.take()
+		case doPreview:
+			if err := o.preview(ctx); err != nil {
+				return err
+			}
 		case doStats:
 		default:
 			return fmt.Errorf("unknown command %q", commands.Text())
 		}
-		result.CPU, result.Resident, result.Reconciles, result.Writes = cpu(), resident(), o.countReconciles(), o.writes.Load()
+		result.CPU, result.Peak = usage()
+		result.Resident, result.Reconciles, result.Writes = resident(), o.countReconciles(), o.writes.Load()
 		if err := answers.Encode(result); err != nil {
 			return err
 		}
@@ -207,13 +214,22 @@ func (o *operator) awaitReady() {
 	}
 }
 
-// cpu returns the user and system time of this process.
-func cpu() time.Duration {
+// preview previews what the library would do. All objects must be handled already.
+func (o *operator) preview(ctx context.Context) error {
+	report, err := o.library.Preview(ctx)
+	if err == nil && report.Changes() != 0 {
+		err = fmt.Errorf("the preview reports %d changes, want none", report.Changes())
+	}
+	return err
+}
+
+// usage returns the user and system time of this process, and its largest resident memory in bytes.
+func usage() (cpu time.Duration, peak uint64) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		panic(err) // getrusage cannot fail for RUSAGE_SELF
 	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), uint64(usage.Maxrss) << 10 // in KiB on Linux
 }
 
 // resident returns the resident memory of this process in bytes, or zero on systems without /proc.

@@ -49,7 +49,11 @@ func scenarios(s sizes) (selected []scenario) {
 	for _, v := range []variant{simple, complete} {
 		add("latency"+v.String(), func(b *bench, s side) { b.measureLatency(v, s) })
 	}
-	add("restart", func(b *bench, s side) { b.measureRestart(simple, s) })
+	add("restart", func(b *bench, s side) { b.measureRestart("restart", simple, b.standing, s) })
+	add("preview", func(b *bench, s side) { b.measurePreview(simple, s) })
+	for _, n := range s.plotted {
+		add(fmt.Sprint("size ", n), func(b *bench, s side) { b.measureSize(n, s) })
+	}
 	for _, t := range s.timers {
 		add("timers "+t.interval.String(), func(b *bench, s side) { b.measureTimers(t, s) })
 	}
@@ -188,24 +192,58 @@ func (b *bench) measureLatency(v variant, s side) {
 }
 
 // measureRestart measures the start of an operator when all objects are already handled, and its memory.
-func (b *bench) measureRestart(v variant, s side) {
-	const row = "restart"
+func (b *bench) measureRestart(row string, v variant, n int, s side) {
 	r := role{variant: v, Side: s}
-	set := b.handledObjects(r, b.standing)
+	set := b.handledObjects(r, n)
 	r.Namespace = set.namespace
 	p := b.startProcess(r, row)
 	defer b.stop(p)
-	b.measure(row, s, p, b.standing, 0, func() time.Duration {
+	b.measure(row, s, p, n, 0, func() time.Duration {
 		began := time.Now()
 		b.send(p, doStart)
 		if b.lean && s == library { // objects at rest are not reconciled
 			b.send(p, doSync)
 		} else {
-			b.awaitReconciles(p, b.standing)
+			b.awaitReconciles(p, n)
 		}
 		return time.Since(began)
 	})
-	b.addMemory(row, s, p, set, b.standing)
+	b.addMemory(row, s, p, set, n)
+}
+
+// measurePreview measures a preview of handled objects. Only the library has one.
+func (b *bench) measurePreview(v variant, s side) {
+	if s != library {
+		return
+	}
+	const row = "preview"
+	r := role{variant: v, Side: s}
+	set := b.handledObjects(r, b.standing)
+	r.Namespace = set.namespace
+	p := b.startProcess(r, row)
+	defer b.stop(p)
+	began, before := time.Now(), b.send(p, doStats)
+	after := b.send(p, doPreview)
+	b.addFigure(row, "seconds", s, time.Since(began).Seconds())
+	b.addFigure(row, "CPU seconds", s, (after.CPU - before.CPU).Seconds())
+	b.addFigure(row, "largest resident memory, MiB", s, float64(after.Peak)/(1<<20))
+}
+
+// measureSize measures the creation of objects while an operator runs, and its restart. The observer of the benchmark needs the CPU, too, so
+// only runs of the same size can be compared by time.
+func (b *bench) measureSize(n int, s side) {
+	simple := variant{Handlers: 1}
+	namespace := b.namespace()
+	p := b.startSynced(role{variant: simple, Side: s, Namespace: namespace}, fmt.Sprint("size ", n))
+	o := b.observe(gadgets, namespace)
+	b.awaitAll(o, gadgets.objects(namespace, "warm", warm), b.create, s.handledAt(1))
+	b.measure(plotRow(plotCreate, n), s, p, n, simple.writes(), func() time.Duration {
+		return b.awaitAll(o, gadgets.objects(namespace, "object", n), b.create, s.handledAt(1))
+	})
+	o.stop()
+	b.stop(p)
+	b.clear(gadgets, namespace)
+	b.measureRestart(plotRow(plotRestart, n), simple, n, s)
 }
 
 // addMemory adds the heap of the operator for each object. The heap of an operator without objects does not count.
@@ -246,6 +284,12 @@ func (b *bench) measureTimers(t timers, s side) {
 	b.addMemory(row, s, p, set, t.objects)
 }
 
+// objectSetKey identifies an objectSet.
+type objectSetKey struct {
+	role
+	objects int
+}
+
 // objectSet is a namespace with objects that are already handled when an operator starts.
 type objectSet struct {
 	namespace string
@@ -256,10 +300,11 @@ type objectSet struct {
 // object. The others are copies of its annotation, finalizers and status. Later rounds use the same objects.
 func (b *bench) handledObjects(r role, n int) objectSet {
 	b.t.Helper()
-	if set, ok := b.objectSets[r]; ok {
+	key := objectSetKey{r, n}
+	if set, ok := b.objectSets[key]; ok {
 		return set
 	}
-	key, k, set := r, r.kind(), objectSet{namespace: b.namespace()}
+	k, set := r.kind(), objectSet{namespace: b.namespace()}
 	r.Namespace = set.namespace
 	p := b.startSynced(r, "objectset")
 	b.awaitIdle(p)

@@ -19,6 +19,7 @@ type sizes struct {
 	latency  time.Duration  // duration of the changes at each rate
 	window   time.Duration  // duration of the measurement of timers
 	timers   []timers       // sizes of the timer scenarios
+	plotted  []int          // numbers of objects in the plot
 	payload  int            // additional bytes in each object's spec
 	lean     bool           // the library has lean caches
 	workers  int            // concurrent reconciles of each operator, and concurrent requests of the benchmark
@@ -41,6 +42,7 @@ var (
 	standingFlag = flag.Int("standing", 0, "number of objects that are already handled when the operator starts (default 10000)")
 	latencyFlag  = flag.Duration("latency", 0, "duration of the changes at each rate in the latency scenarios (default 15s)")
 	payloadFlag  = flag.Int("payload", 0, "additional `bytes` in the spec of each object (default 0)")
+	plotFlag     = flag.String("plot", "", "`file` for a plot of the costs at different sizes; needs -only 'size.*'")
 	leanFlag     = flag.Bool("lean", false, "let the library use lean caches")
 	workersFlag  = flag.Int("workers", 0, "concurrent reconciles of each operator, and concurrent requests of the load (default 10)")
 	profilesFlag = flag.String("profiles", "", "existing `folder` to which each operator process writes CPU and heap profiles")
@@ -76,6 +78,10 @@ func sizesFromFlags() (sizes, error) {
 	}
 	if *latencyFlag > 0 {
 		s.latency = *latencyFlag
+	}
+	s.plotted = []int{4}
+	if *measure && !*quick {
+		s.plotted = []int{1000, 10000, 100000}
 	}
 	if *measure {
 		s.timers = []timers{{s.standing / 10, time.Second}, {s.standing, 30 * time.Second}}

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -21,15 +23,15 @@ import (
 
 // Versions are two versions of an operator, for [Upgrade].
 type Versions struct {
-	// Scenario is the old version, the initial state and the user changes. Its ExternalState and Ignore are not used.
+	// Scenario is the old version, the initial state and the user changes. Its fields ExternalState and Ignore are not used.
 	Scenario
 	// New returns the options of the new version. It is called each time the new version starts. If the handlers need the manager, use
 	// NewSetup instead.
 	New func() []kopf.Option
 	// NewSetup replaces New for an operator with its own setup function.
 	NewSetup func(mgr manager.Manager) error
-	// Allow lists what an upgrade may do to objects that nobody has edited, as patterns of [path.Match] for writes and calls in their short
-	// forms, such as "patch databases/*" and "resize (update) of default/*". Each pattern must be needed.
+	// Allow lists what may happen after an upgrade or a rollback although nobody has edited the object, as patterns of [path.Match]. They match
+	// the short forms of writes and of calls, such as "patch databases/*" and "resize (update) of default/*". Each pattern must match something.
 	Allow []string
 }
 
@@ -37,24 +39,26 @@ type Versions struct {
 // scenario in memory and in virtual time, once for each of these moments:
 //
 //   - after each step, when the old version has no pending work;
-//   - after a crash of the old version before each of its writes, and after each of them.
+//   - after a crash of the old version before or after one of its writes. If there are more than 100 writes, it tries 100 of them.
 //
-// The new version then handles the remaining steps. When it has no pending work, the old version takes over again. Finally all objects of
-// the handled kinds are deleted. Upgrade reports
+// The new version then handles the remaining steps. When it has no pending work, the old version takes over again, and all objects of the
+// handled kinds are deleted. One more run deletes them without a rollback. Upgrade reports
 //
-//   - a handler for creations, updates or deletions that is called for an object that nobody has edited since the other version had no
-//     pending work, and a write to such an object: for example, because the other version can't read the stored state, because the template
-//     of a child has changed, or because a finalizer was added;
+//   - calls and writes without a reason: when a version takes over at rest, it calls no handlers for creations, updates and deletions, and
+//     writes nothing for two minutes. Otherwise it can't read the stored state, for example, or the template of a child has changed.
 //   - a handler that is called again for a cause after its success was stored, and a stored success that the new version ignores because
 //     the handler's id has changed;
-//   - an annotation, a label or a finalizer of the old version that is still on an object after the new version has handled it, although the
-//     new version alone would not have set it;
+//   - an annotation, a label or a finalizer that is still on an object with changes after the upgrade, although the new version alone would
+//     not have set it;
 //   - objects that remain after their deletion, and versions that don't finish their work.
 //
-// What the new version is meant to do is declared in [Versions.Allow]. Both versions are functions of the test, so this tests changes of the
-// operator, but not of the library. In a rollback, the old version may find what it can't know, so annotations of the new version may stay.
+// Timers, daemons, resume handlers and reconcile handlers may write without an edit, too: declare their writes in [Versions.Allow], like
+// everything else that the new version is meant to do at once. In a rollback, the old version may find what it can't know, so annotations of
+// the new version may stay.
 //
-// The function setup must return new Versions with new external state for each run. The test must not run in a testing/synctest bubble.
+// Both versions are functions of the test, so Upgrade tests changes of the operator, but not of the library. The function setup must return
+// new Versions with new external state, such as a fake cloud, for each run. It is called in a testing/synctest bubble, so the test must not
+// run in one.
 func Upgrade(t *testing.T, setup func() Versions) {
 	t.Helper()
 	for _, finding := range upgradeFindings(t, setup) {
@@ -62,15 +66,41 @@ func Upgrade(t *testing.T, setup func() Versions) {
 	}
 }
 
+// check returns what is wrong with the versions, or an empty text.
+func (v Versions) check() string {
+	switch {
+	case v.New == nil && v.NewSetup == nil:
+		return "Versions.New is missing: set it to a function that returns the options of the new version"
+	case v.New != nil && v.NewSetup != nil:
+		return "Versions.New and Versions.NewSetup are both set: remove one of them"
+	case v.Operator == nil && v.Setup == nil:
+		return "Versions.Operator is missing: set it to a function that returns the options of the old version"
+	}
+	for _, pattern := range v.Allow {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fmt.Sprintf("Versions.Allow: the pattern %q is malformed: see path.Match", pattern)
+		}
+	}
+	return ""
+}
+
 // upgradeFindings runs the scenario with all upgrades, and returns each kind of finding once.
 func upgradeFindings(t *testing.T, setup func() Versions) []string {
 	t.Helper()
-	first := setup()
-	if first.New == nil && first.NewSetup == nil {
-		return []string{"Versions.New is missing: set it to a function that returns the options of the new version"}
+	var first Versions
+	synctest.Test(t, func(*testing.T) { first = setup() })
+	if problem := first.check(); problem != "" {
+		return []string{problem}
 	}
-	used := map[string]bool{}
+	reference := runScenario(t, func() Scenario { return setup().Scenario }, runOptions{when: "without an upgrade", waitBeforeSnapshot: true})
+	if reference.problem != "" {
+		return []string{"without an upgrade: " + reference.problem}
+	}
+	if len(reference.calls) == 0 {
+		return []string{"the old version calls no handler, so the scenario tests nothing: give it an object of a kind that it handles"}
+	}
 	var all differences
+	used := map[string]bool{}
 	run := func(u *upgrade) *upgrade {
 		u.used = used
 		u.run(t, setup)
@@ -83,13 +113,7 @@ func upgradeFindings(t *testing.T, setup func() Versions) []string {
 	for step := range len(first.Steps) + 1 {
 		run(&upgrade{atRest: true, step: step, alone: alone.metadata})
 	}
-	reference := runScenario(t, func() Scenario { return setup().Scenario }, runOptions{when: "without an upgrade"})
-	if reference.problem != "" {
-		return []string{"without an upgrade: " + reference.problem}
-	}
-	if len(reference.calls) == 0 {
-		return []string{"the old version calls no handler, so the scenario tests nothing: give it an object of a kind that it handles"}
-	}
+	run(&upgrade{atRest: true, step: len(first.Steps), alone: alone.metadata, stays: true})
 	for _, i := range spreadIndexes(len(reference.writes)) {
 		for _, what := range []string{crashBefore, crashAfter} {
 			run(&upgrade{injection: injection{write: i + 1, what: what, target: reference.writes[i].String()}, alone: alone.metadata})
@@ -97,9 +121,7 @@ func upgradeFindings(t *testing.T, setup func() Versions) []string {
 	}
 	found := all.summaries()
 	for _, pattern := range first.Allow {
-		if _, err := path.Match(pattern, ""); err != nil {
-			found = append(found, fmt.Sprintf("Versions.Allow: the pattern %q is malformed: see path.Match", pattern))
-		} else if !used[pattern] {
+		if !used[pattern] {
 			found = append(found, fmt.Sprintf("Versions.Allow: nothing matches %q: remove it", pattern))
 		}
 	}
@@ -112,13 +134,15 @@ type upgrade struct {
 	atRest    bool // the new version starts when the old one has no pending work after the step
 	step      int
 	onlyNew   bool                       // the new version handles the whole scenario
+	stays     bool                       // there is no rollback before the deletion
 	alone     map[string]map[string]bool // the metadata of each object in the run with only the new version
 	used      map[string]bool            // the patterns of Versions.Allow that were needed
 
 	versions Versions
 	runner   *scenarioRunner
 	isNew    bool
-	before   []map[string]any // the objects when the new version started
+	kinds    map[schema.GroupVersionKind]bool // the kinds that one of the versions handles
+	before   []map[string]any                 // the objects when the new version started
 	oldKinds []*engine.Engine
 	found    []upgradeFinding
 	metadata map[string]map[string]bool // of each object at the end of the scenario
@@ -130,6 +154,8 @@ func (u *upgrade) when() string {
 	switch {
 	case u.onlyNew:
 		return "the new version alone"
+	case u.stays:
+		return "after an upgrade without a rollback"
 	case u.atRest && u.step == 0:
 		return "after an upgrade before the first step"
 	case u.atRest:
@@ -151,8 +177,11 @@ func (u *upgrade) run(t *testing.T, setup func() Versions) {
 	}
 	options.next, options.steps = u.setup, u.steps
 	out := runScenario(t, func() Scenario { u.versions = setup(); u.isNew = u.onlyNew; return u.versions.Scenario }, options)
-	if out.problem != "" {
+	switch {
+	case out.problem != "":
 		u.reportf("problem "+out.problem, "%s", out.problem)
+	case len(options.plan) > 0 && out.run.Injected == 0:
+		u.reportf("no crash", "the old version does not send this write in each run: make the scenario deterministic")
 	}
 	if out.unstoppable != "" {
 		u.reportf(out.unstoppable, "%s", out.unstoppable)
@@ -201,6 +230,9 @@ func (u *upgrade) steps(t *testing.T, s *scenarioRunner) {
 	t.Helper()
 	u.runner = s
 	for i := range len(u.versions.Steps) + 1 {
+		if s.problem() != "" {
+			return
+		}
 		if i > 0 {
 			s.runStep(t, i, u.versions.Steps[i-1])
 			s.settle(t)
@@ -218,7 +250,10 @@ func (u *upgrade) steps(t *testing.T, s *scenarioRunner) {
 	}
 	u.findIgnoredRecords()
 	u.findLeftovers()
-	u.switchAtRest(t, "the old version, after a rollback,", func() { u.isNew = false })
+	if u.noteKinds(); !u.stays {
+		u.switchAtRest(t, "the old version, after a rollback,", func() { u.isNew = false })
+		u.noteKinds()
+	}
 	if s.problem() == "" {
 		u.deleteAll(t)
 	}
@@ -237,6 +272,9 @@ func (u *upgrade) switchAtRest(t *testing.T, name string, begin func()) {
 	o.stop()
 	<-started
 	s.settle(t)
+	if s.problem() != "" {
+		return
+	}
 	next, _ := s.current()
 	for _, c := range next.Calls() {
 		isOfChange := slices.Contains([]kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonDelete}, c.Reason)
@@ -252,14 +290,23 @@ func (u *upgrade) switchAtRest(t *testing.T, name string, begin func()) {
 	}
 }
 
-func (u *upgrade) allows(short string) bool {
+func (u *upgrade) allows(short string) (allowed bool) {
 	for _, pattern := range u.versions.Allow {
 		if ok, err := path.Match(pattern, short); ok && err == nil {
-			u.used[pattern] = true
-			return true
+			u.used[pattern], allowed = true, true
 		}
 	}
-	return false
+	return allowed
+}
+
+// noteKinds adds the kinds that the current version handles.
+func (u *upgrade) noteKinds() {
+	if u.kinds == nil {
+		u.kinds = map[schema.GroupVersionKind]bool{}
+	}
+	for _, e := range u.engines() {
+		u.kinds[e.GVK] = true
+	}
 }
 
 // findIgnoredRecords reports successes that the old version had stored for unfinished causes, and that the new version does not know.
@@ -327,7 +374,7 @@ func (u *upgrade) findLeftovers() {
 		}
 		for _, what := range slices.Sorted(maps.Keys(u.metadata[fullName(obj)])) {
 			if !alone[what] {
-				u.reportf("leftover "+what, "the %s stays on %s, although the new version has handled it and would not set it", what, fullName(obj))
+				u.reportf("leftover "+what, "the %s stays on %s, which has changed after the upgrade, although the new version alone would not set it", what, fullName(obj))
 			}
 		}
 	}
@@ -340,7 +387,7 @@ func (u *upgrade) deleteAll(t *testing.T) {
 	handled := func() (all []*unstructured.Unstructured) {
 		for _, content := range s.cluster.server.All() {
 			obj := newUnstructured(content)
-			if slices.ContainsFunc(u.engines(), func(e *engine.Engine) bool { return e.GVK == obj.GroupVersionKind() }) {
+			if u.kinds[obj.GroupVersionKind()] {
 				all = append(all, obj)
 			}
 		}

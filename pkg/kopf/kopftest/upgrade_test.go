@@ -103,6 +103,22 @@ func versions(old, next upgradable, allow ...string) func() Versions {
 	}
 }
 
+func TestUpgrade_BadInput(t *testing.T) {
+	good := versions(upgradable{}, upgradable{})
+	for want, change := range map[string]func(*Versions){
+		"Versions.New is missing":                     func(v *Versions) { v.NewSetup = nil },
+		"Versions.New and Versions.NewSetup are both": func(v *Versions) { v.New = func() []kopf.Option { return nil } },
+		"Versions.Operator is missing":                func(v *Versions) { v.Setup = nil },
+		"the pattern \"[\" is malformed":              func(v *Versions) { v.Allow = []string{"["} },
+		"the old version calls no handler":            func(v *Versions) { v.Given.Objects, v.Steps = nil, nil },
+	} {
+		found := upgradeFindings(t, func() Versions { v := good(); change(&v); return v })
+		if len(found) != 1 || !strings.Contains(found[0], want) {
+			t.Errorf("findings = %q, want only %q", found, want)
+		}
+	}
+}
+
 func TestUpgrade(t *testing.T) {
 	base := upgradable{template: "a"}
 	with := func(change func(*upgradable)) upgradable {
