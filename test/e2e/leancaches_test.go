@@ -61,7 +61,7 @@ var _ = Describe("Lean caches", func() {
 		remove(ctx, objects["stays"])
 		Eventually(gone(ctx, objects["stays"])).Should(BeTrue())
 		Eventually(func() []string { return slices.Sorted(slices.Values(seen.all())) }).Should(Equal([]string{
-			"create changes-later: 0→1", "create changes: 0→1", "create leaves: 0→1", "create stays: 0→1", "delete leaves: 0→1", "delete stays: 0→1",
+			"create changes-later: 0→1", "create changes: 0→1", "create leaves: 0→1", "create stays: 0→1", "delete leaves: 1→1", "delete stays: 1→1",
 			"update changes-later: 1→2", "update changes: 1→2", "update changes: 2→3",
 		}))
 		for _, name := range []string{"changes", "changes-later"} {
