@@ -48,7 +48,7 @@ const (
 type stats struct {
 	CPU        time.Duration // user and system time of the whole process
 	Resident   uint64        // resident memory in bytes; zero if unknown
-	Peak       uint64        // largest resident memory so far
+	Peak       uint64        // largest resident memory so far; zero if unknown
 	Reconciles int64         // completed reconciles
 	Writes     int64         // requests other than GET, successful or not
 
@@ -192,8 +192,7 @@ func (o *operator) serveCommands() error {
 		default:
 			return fmt.Errorf("unknown command %q", commands.Text())
 		}
-		result.CPU, result.Peak = usage()
-		result.Resident, result.Reconciles, result.Writes = resident(), o.countReconciles(), o.writes.Load()
+		result.CPU, result.Resident, result.Peak, result.Reconciles, result.Writes = cpu(), resident(), peak(), o.countReconciles(), o.writes.Load()
 		if err := answers.Encode(result); err != nil {
 			return err
 		}
@@ -223,13 +222,22 @@ func (o *operator) preview(ctx context.Context) error {
 	return err
 }
 
-// usage returns the user and system time of this process, and its largest resident memory in bytes.
-func usage() (cpu time.Duration, peak uint64) {
+// cpu returns the user and system time of this process.
+func cpu() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		panic(err) // getrusage cannot fail for RUSAGE_SELF
 	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), uint64(usage.Maxrss) << 10 // in KiB on Linux
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// peak returns the largest resident memory of this process in bytes, or zero on systems without /proc. Getrusage would include the memory
+// of the process that has started this one.
+func peak() (bytes uint64) {
+	text, _ := os.ReadFile("/proc/self/status")
+	_, line, _ := strings.Cut(string(text), "VmHWM:")
+	_, _ = fmt.Sscan(line, &bytes)
+	return bytes << 10 // in KiB
 }
 
 // resident returns the resident memory of this process in bytes, or zero on systems without /proc.

@@ -242,7 +242,6 @@ func (b *bench) measureSize(n int, s side) {
 	})
 	o.stop()
 	b.stop(p)
-	b.clear(gadgets, namespace)
 	b.measureRestart(plotRow(plotRestart, n), simple, n, s)
 }
 
