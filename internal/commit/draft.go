@@ -61,8 +61,7 @@ func (d *Draft) SetBase(obj client.Object) error {
 	return d.setStored(patch.Converted{Object: obj, Content: content})
 }
 
-// MakeWhole bases the draft on the object as the API server has it, if it is based on a shrunk object of a lean cache. It must be called
-// before the object is written or passed to handlers.
+// MakeWhole gives an object of a lean cache the text of its baseline. It must be called before the object is written or passed to handlers.
 func (d *Draft) MakeWhole() error {
 	if d.committer == nil {
 		return nil

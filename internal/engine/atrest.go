@@ -72,7 +72,7 @@ func (e *Engine) isAtRest(obj client.Object) bool {
 }
 
 // ConfirmAtRest is called after the first list. If the cache has reached the epoch, it contains the objects that were not reconciled as they
-// were at the start of the process or later. Otherwise they are reconciled after all.
+// were at the start of the process or later. Otherwise, and during a pause, they are reconciled after all.
 func (e *Engine) ConfirmAtRest() {
 	for _, uid := range e.skipped.Keys() {
 		e.skipped.Take(uid)
@@ -86,7 +86,7 @@ func (e *Engine) ConfirmAtRest() {
 			stored := e.epoch.Stored(key)
 			passed = stored != nil && stored.GetUID() == uid
 		}
-		if !passed || !known.TryLock() {
+		if !passed || e.paused(obj.GetNamespace()) || !known.TryLock() {
 			e.states.Enqueue(handler.LowPriority, key)
 			continue
 		}

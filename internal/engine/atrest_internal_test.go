@@ -164,3 +164,24 @@ func newRestWorld(t *testing.T, random *rand.Rand) *restWorld {
 	w.engine.states.Observe(w.cached, true)
 	return w
 }
+
+type pausedEverywhere struct{}
+
+func (pausedEverywhere) Paused(string) (bool, string) { return true, "a peer is active" }
+
+// TestEngine_ConfirmAtRest_Paused: during a pause, a peer may handle the deletion of an object at rest, so its delete handlers must not be
+// called when it has vanished.
+func TestEngine_ConfirmAtRest_Paused(t *testing.T) {
+	for seed := range uint64(1000) {
+		w := newRestWorld(t, rand.New(rand.NewPCG(seed, 1)))
+		if !w.engine.isAtRest(w.cached) {
+			continue
+		}
+		w.engine.Pause = pausedEverywhere{}
+		if w.engine.ConfirmAtRest(); w.engine.states.Get(w.cached.UID).Worker.SeenSinceStart {
+			t.Error("SeenSinceStart = true, want false until a worker reconciles the object after the pause")
+		}
+		return
+	}
+	t.Fatal("no random object is at rest")
+}

@@ -152,23 +152,23 @@ func (e *Engine) latest(obj client.Object) client.Object {
 	return e.wholeCopy(newest)
 }
 
-// wholeCopy returns a copy of a cached object as the API server has it.
-func (e *Engine) wholeCopy(obj client.Object) client.Object {
+// whole returns a cached object with the text of its baseline. If the object has no JSON form, the cache has not shrunk it.
+func (e *Engine) whole(obj client.Object) client.Object {
 	if whole, _, err := e.lean.Whole(obj, nil); err == nil {
-		obj = whole
+		return whole
 	}
-	copied := obj.DeepCopyObject().(client.Object)
+	return obj
+}
+
+// wholeCopy returns a copy of a cached object with the text of its baseline.
+func (e *Engine) wholeCopy(obj client.Object) client.Object {
+	copied := e.whole(obj).DeepCopyObject().(client.Object)
 	e.identify(copied)
 	return copied
 }
 
 // baselineOf returns the baseline of a cached object.
-func (e *Engine) baselineOf(obj client.Object) []byte {
-	if whole, _, err := e.lean.Whole(obj, nil); err == nil {
-		obj = whole
-	}
-	return e.Baseline.Fetch(obj)
-}
+func (e *Engine) baselineOf(obj client.Object) []byte { return e.Baseline.Fetch(e.whole(obj)) }
 
 // baselineComparison returns a function that compares cached objects' baselines without making the objects whole. It returns nil if they
 // are whole.

@@ -20,6 +20,8 @@
 //     plan that reproduces it.
 //   - [Walk] keeps replacing an object's spec with random ones. It finds handlers whose result depends on earlier specs, and objects that
 //     are left behind after the deletion.
+//   - [Upgrade] replaces one version of an operator with another at each write, and rolls back. It finds handlers that are called again, and
+//     what the old version leaves behind.
 //   - [Cluster.Run] runs an operator during a test, on [Memory] or on an [Environment]. [Operator.RunUntilQuiet] waits until the operator
 //     has no pending work. [Operator.Stop] and [Operator.Crash] stop the operator.
 //   - [HaveHandled], [HaveInProgress], [HaveFinalizer] and [HaveCondition] are Gomega matchers for objects.
@@ -27,8 +29,8 @@
 // # Virtual time
 //
 // With a cluster in memory, a test can run in a testing/synctest bubble. The bubble's clock starts at midnight UTC on 2000-01-01 (see
-// [Memory]). It advances when all goroutines are waiting, so a retry after a day takes almost no real time. [Cycle], [Check], [Explore] and
-// [Walk] create a bubble themselves.
+// [Memory]). It advances when all goroutines are waiting, so a retry after a day takes almost no real time. [Cycle], [Check],
+// [Explore], [Walk] and [Upgrade] create a bubble themselves.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		cluster := kopftest.Memory(t, kopftest.Objects(db))
@@ -53,10 +55,11 @@
 //
 // # Caveats
 //
-// With package testing, pass your *testing.T, and with Ginkgo, pass GinkgoTB(). [Cycle], [Check], [Explore] and [Walk] need a *testing.T,
-// because testing/synctest needs one. If a precondition isn't met, the test fails with a message that starts with "kopftest:".
+// With package testing, pass your *testing.T, and with Ginkgo, pass GinkgoTB(). [Cycle], [Check], [Explore], [Walk] and [Upgrade]
+// need a *testing.T, because testing/synctest needs one. If a precondition isn't met, the test fails with a message that starts with
+// "kopftest:".
 //
-// [Check] and [Explore] crash the operator at its writes, not between two statements of a handler. A handler that ignores its context can't
+// [Check], [Explore] and [Upgrade] crash the operator at its writes, not between two statements of a handler. A handler that ignores its context can't
 // be stopped. If it doesn't return within 48 hours of virtual time, the test panics with the handler's name.
 //
 // The package imports envtest and Gomega, so import it only in tests. It removes the rate limit of utilruntime.ErrorHandlers, which would

@@ -44,11 +44,11 @@ type Versions struct {
 // The new version then handles the remaining steps. When it has no pending work, the old version takes over again, and all objects of the
 // handled kinds are deleted. One more run deletes them without a rollback. Upgrade reports
 //
-//   - calls and writes without a reason: when a version takes over at rest, it calls no handlers for creations, updates and deletions, and
-//     writes nothing for two minutes. Otherwise it can't read the stored state, for example, or the template of a child has changed.
+//   - calls and writes without a reason. A version that takes over at rest should call no handlers for creations, updates and deletions, and
+//     write nothing for two minutes. If it does, it often can't read the stored state, or the template of a child has changed;
 //   - a handler that is called again for a cause after its success was stored, and a stored success that the new version ignores because
 //     the handler's id has changed;
-//   - an annotation, a label or a finalizer that is still on an object with changes after the upgrade, although the new version alone would
+//   - an annotation, a label or a finalizer that stays on an object which has changed after the upgrade, although the new version alone would
 //     not have set it;
 //   - objects that remain after their deletion, and versions that don't finish their work.
 //
@@ -244,7 +244,7 @@ func (u *upgrade) steps(t *testing.T, s *scenarioRunner) {
 	if s.problem() != "" {
 		return
 	}
-	u.metadata = u.metadataOf(s.cluster.server.All())
+	u.metadata = metadataOf(s.cluster.server.All())
 	if u.onlyNew {
 		return
 	}
@@ -334,7 +334,7 @@ func (u *upgrade) findIgnoredRecords() {
 }
 
 // metadataOf returns the annotations, labels and finalizers of each object. Keys with uids are left out.
-func (u *upgrade) metadataOf(objects []map[string]any) map[string]map[string]bool {
+func metadataOf(objects []map[string]any) map[string]map[string]bool {
 	all := map[string]map[string]bool{}
 	for _, content := range objects {
 		obj := newUnstructured(content)
@@ -359,7 +359,7 @@ func fullName(obj *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
 }
 
-// findLeftovers reports what the old version has set on objects that the new version has written, unless the new version alone sets it, too.
+// findLeftovers reports what stays on objects that have changed after the upgrade, unless the new version alone sets it, too.
 func (u *upgrade) findLeftovers() {
 	versions := map[types.UID]string{}
 	for _, content := range u.before {

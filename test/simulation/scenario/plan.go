@@ -227,8 +227,8 @@ func (d generator) faults() Faults {
 // String returns the plan for the log of a failure.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d %s, lifecycle %q, checkpoint %s, patient users: %t\n",
-		p.Seed, p.Objects, p.Kind.Name, p.Lifecycle, p.Checkpoint, p.Patient)
+	fmt.Fprintf(&b, "seed %d: %d %s, lifecycle %q, checkpoint %s, patient users: %t, lean caches: %t\n",
+		p.Seed, p.Objects, p.Kind.Name, p.Lifecycle, p.Checkpoint, p.Patient, p.Lean)
 	for _, h := range p.Handlers {
 		fmt.Fprintf(&b, "  %+v\n", h)
 	}
