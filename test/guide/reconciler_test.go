@@ -30,8 +30,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
-// This file contains code of docs/coming-from-a-reconciler.md: a reconciler and equivalent handlers. ConfigMaps
-// represent sites.
+// A reconciler and equivalent handlers. ConfigMaps represent sites. docs/coming-from-a-reconciler.md shows how the reconciler is wrapped.
 
 const siteFinalizer = "example.com/site"
 

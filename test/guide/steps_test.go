@@ -31,7 +31,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// This file contains code of docs/coming-from-a-reconciler.md: a reconciler with several steps as handlers. Buckets represent queues.
+// A reconciler with several steps as handlers. Buckets represent queues. docs/coming-from-a-reconciler.md refers to this file.
 
 var errStarting = errors.New("the server is starting")
 
