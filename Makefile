@@ -288,7 +288,7 @@ each-project = set -e; for project in $(EXAMPLE_PROJECTS); do \
 # The fonts of the machine change the pictures, so "make verify" does not compare them.
 .PHONY: screenshots
 screenshots: ## Take the screenshots of the guide with Chromium; CHROMIUM=path selects the browser
-	go test -count=1 ./internal/statuspage -run '^TestPage$$/^has_screenshots' -update-screenshots -v
+	go test -count=1 ./internal/parts/statuspage -run '^TestPage$$/^has_screenshots' -update-screenshots -v
 
 ##@ Checks
 

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/annotations"
-	"github.com/kopf-runtime/kopf-runtime/internal/retry"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/retry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/suspension"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -36,7 +36,7 @@ type Committer struct {
 	// Remote stores the framework's part outside of the objects. If it is nil, the objects contain that part.
 	Remote progress.Remote
 	// Fence detects that the process was suspended. It is optional.
-	Fence *fencing.Fence
+	Fence *suspension.Fence
 	// ReadCached and ReadLive read an object from the cache and from the API server. They return nil if the object doesn't exist.
 	ReadCached, ReadLive func(ctx context.Context, key client.ObjectKey) (client.Object, error)
 	// Pauses returns the number of pauses so far.

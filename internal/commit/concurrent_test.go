@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
-	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/suspension"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
@@ -141,7 +141,7 @@ func withFence(t *testing.T, run func(t *testing.T, o *operator, suspend func())
 		obj.Object["status"] = m{"phase": "Old"}
 		o := newOperator(t, defaults(), obj)
 		var ahead atomic.Int64
-		o.committer.Fence = fencing.New(fencing.Options{
+		o.committer.Fence = suspension.New(suspension.Options{
 			Gap: 5 * time.Second, HoldTime: holdTime, WallClock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
 		})
 		stop := o.committer.Fence.StartHeartbeat(t.Context(), func() {})
@@ -156,11 +156,11 @@ func TestGuard(t *testing.T) {
 		s := o.begin()
 		o.call(s, "a", succeeds, phase("New"))
 		suspend()
-		if _, err := o.tryWrite(s); !errors.Is(err, fencing.ErrSuspended) || o.pending != s {
+		if _, err := o.tryWrite(s); !errors.Is(err, suspension.ErrDetected) || o.pending != s {
 			t.Errorf("during the hold: the error is %v, and the pending session %v", err, o.pending)
 		}
 		<-time.After(holdTime + time.Second)
-		if _, err := o.tryWrite(s); !errors.Is(err, fencing.ErrSuspended) {
+		if _, err := o.tryWrite(s); !errors.Is(err, suspension.ErrDetected) {
 			t.Errorf("after the hold: the error is %v", err)
 		}
 		equal(t, "requests", o.sent(), []string{})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
-	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/suspension"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -285,7 +285,7 @@ func TestRemote_GuardsSave(t *testing.T) {
 		o.committer.Remote = r
 		s := o.begin()
 		suspend()
-		if _, err := o.tryWrite(s); !errors.Is(err, fencing.ErrSuspended) || r.saves > 0 {
+		if _, err := o.tryWrite(s); !errors.Is(err, suspension.ErrDetected) || r.saves > 0 {
 			t.Errorf("the error is %v, with %d saves", err, r.saves)
 		}
 	})

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/suspension"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -136,7 +136,7 @@ func (c *Committer) Guard(suspensions *int64) func() error {
 			return ErrEnded
 		}
 		if c.Fence.IsActive() || c.Fence.SuspensionCount() != *suspensions {
-			return fencing.ErrSuspended
+			return suspension.ErrDetected
 		}
 		return nil
 	}

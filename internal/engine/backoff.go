@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
-	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/suspension"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -133,7 +133,7 @@ func requeueFor(err error) (delay time.Duration, unexpected error) {
 	if errors.Is(err, patch.ErrGone) {
 		return 0, nil
 	}
-	if errors.Is(err, fencing.ErrSuspended) {
+	if errors.Is(err, suspension.ErrDetected) {
 		return time.Second, nil
 	}
 	if apierrors.IsConflict(err) || errors.Is(err, progress.ErrConflict) {

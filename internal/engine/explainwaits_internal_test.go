@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
-	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 )
 

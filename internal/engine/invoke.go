@@ -12,9 +12,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/loopguard"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/tracking"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
-	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )

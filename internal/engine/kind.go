@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
-	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/eventrecorder"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/shards"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/suspension"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
-	"github.com/kopf-runtime/kopf-runtime/internal/shards"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -97,7 +97,7 @@ type Settings struct {
 	// Selects reports whether the informers deliver an object; nil means that they deliver all.
 	Selects func(client.Object) bool
 	// Fence detects that the process was suspended. It is optional.
-	Fence *fencing.Fence
+	Fence *suspension.Fence
 	// Recorder posts Events. If it is nil, none are posted.
 	Recorder events.EventRecorder
 	// AggregatesEvents is true if the recorder counts repeated Events instead of writing each of them.

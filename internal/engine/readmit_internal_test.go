@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/internal/shards"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/shards"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
-	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/background"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/loopguard"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 

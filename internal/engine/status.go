@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
-	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/statuspage"
 )
 
 // Status returns all objects that the engine handles, with their unfinished handlers, sorted by namespace and name. It is cheaper than

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
-	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/tracking"
 )
 
 // Trigger makes an object's reconcile handlers due, as if another client had changed the object. It returns false if the informer hasn't

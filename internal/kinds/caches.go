@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/leancache"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/decoding"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/leancache"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watchcheck"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watching"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
-	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
-	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
 // HasOwnCache reports whether the operator needs its own cache. It does if it sets namespaces, a selector or sharding, because the namespaces

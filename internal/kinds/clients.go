@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/watching"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watching"
 )
 
 // Clients are the clients of handlers that read from the operator's own caches.

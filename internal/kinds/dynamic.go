@@ -19,8 +19,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watching"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
-	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
 // These constants control how often the operator discovers the served kinds.

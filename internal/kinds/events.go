@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/eventwatch"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/eventwatch"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watchcheck"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
-	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
 // eventNamespacesInterval is how often an operator with WithNamespaces compares its namespaces with the watched ones. It does so in memory.

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
-	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/decoding"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watchcheck"
 )
 
 // undecodableReason is the reason of the Events about objects that don't decode.

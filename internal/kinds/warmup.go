@@ -14,7 +14,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
-	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watchcheck"
 )
 
 // Warm fills the caches and indexes in a replica that waits for leadership, until the replica becomes the leader. dynamic holds the kinds

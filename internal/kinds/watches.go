@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
-	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watchcheck"
 )
 
 // watchCheckers prepares the checks of the unit's watches. The returned function runs them until its context is cancelled.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watchcheck"
 )
 
 // epochTimeout limits the request for a kind's current resource version.

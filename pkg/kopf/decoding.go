@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/decoding"
 )
 
 // NewCache creates a manager's cache. Set it in the manager's options:

@@ -16,8 +16,8 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
-	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
-	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/statuspage"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watchcheck"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 )
 

@@ -15,9 +15,9 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/versions"
 	"github.com/kopf-runtime/kopf-runtime/internal/served"
-	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 

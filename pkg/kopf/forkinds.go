@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
-	"github.com/kopf-runtime/kopf-runtime/internal/watching"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watching"
 )
 
 // WhenServed lets the operator start even if the API server doesn't serve the kind yet, for example because its CustomResourceDefinition is

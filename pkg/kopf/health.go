@@ -8,8 +8,8 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/peers"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watchcheck"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
-	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
 const defaultStuckAfter = 10 * time.Minute

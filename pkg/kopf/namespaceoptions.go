@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/namespaces"
-	"github.com/kopf-runtime/kopf-runtime/internal/watching"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watching"
 )
 
 // WithNamespaces restricts the operator to namespaces that match one of the patterns. A pattern is a list of globs (*, ?, [..]), separated

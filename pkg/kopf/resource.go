@@ -6,7 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/loopguard"
 )
 
 // For declares a kind. Pass a pointer to an empty object whose type is registered in the manager's scheme, such as &v1.Database{}, or the

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/watching"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"

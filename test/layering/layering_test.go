@@ -23,7 +23,7 @@ const (
 )
 
 // levels contains the level of each package under pkg/ and internal/. A package may import only lower levels. Add a line
-// here for each new package.
+// here for each new package, except for those under internal/parts that have the level of all parts.
 var levels = map[string]int{
 	// The top level contains the test kit for users. It may import all other packages.
 	"pkg/kopf/kopftest": 12,
@@ -54,22 +54,22 @@ var levels = map[string]int{
 	"internal/engine": 7,
 
 	// This package runs the daemons and timers of the engine.
-	"internal/background": 6,
+	"internal/parts/background": 6,
 
 	// The engine and kopf fill the status page.
-	"internal/statuspage": 5,
+	"internal/parts/statuspage": 5,
 
 	// This package has the matchers for the options of kopf.
 	"pkg/kopf/filter": 4,
 
 	// This package prevents starvation in the queue of the engine.
-	"internal/promotion": 4,
+	"internal/parts/promotion": 4,
 
 	// This package keeps the caches of the engine small.
-	"internal/leancache": 4,
+	"internal/parts/leancache": 4,
 
 	// This package detects caches that are older than the process for the engine.
-	"internal/epoch": 4,
+	"internal/parts/epoch": 4,
 
 	// These packages are the phases of the engine. A plan uses causes and handlers.
 	"internal/plan":   5,
@@ -78,28 +78,28 @@ var levels = map[string]int{
 	"internal/invoke": 4,
 
 	// This package finds handlers of the engine that cause their own calls.
-	"internal/loopguard": 5,
+	"internal/parts/loopguard": 5,
 
 	// The phases use these packages.
-	"internal/essence":       3,
-	"internal/indexing":      3,
-	"internal/match":         3,
-	"internal/objectstate":   3,
-	"internal/patch":         3,
-	"internal/eventrecorder": 3,
-	"internal/registry":      3,
+	"internal/essence":             3,
+	"internal/indexing":            3,
+	"internal/match":               3,
+	"internal/objectstate":         3,
+	"internal/patch":               3,
+	"internal/parts/eventrecorder": 3,
+	"internal/registry":            3,
 
 	// This package triggers reconcile handlers for the engine.
-	"internal/tracking": 3,
+	"internal/parts/tracking": 3,
 
 	// This package checks the health of informers for kopf.
-	"internal/watchcheck": 3,
+	"internal/parts/watchcheck": 3,
 
 	// This package watches Kubernetes Events for kopf.
-	"internal/eventwatch": 3,
+	"internal/parts/eventwatch": 3,
 
 	// This package selects and reads kinds at run time for kopf.
-	"internal/watching": 3,
+	"internal/parts/watching": 3,
 
 	// Any other reconciler can use these packages without the engine.
 	"pkg/daemons":  2,
@@ -114,18 +114,15 @@ var levels = map[string]int{
 	"internal/fieldtype": 1,
 
 	// These packages import only packages of level 0 and below.
-	"internal/apiserver":  1,
-	"internal/decoding":   1,
-	"internal/fencing":    1,
-	"internal/metrics":    1,
-	"pkg/children":        1,
-	"pkg/clusterevents":   1,
-	"pkg/conditions":      1,
-	"pkg/diff":            1,
-	"pkg/peering/v1":      1,
-	"pkg/progress":        1,
-	"internal/shardlease": 1,
-	"pkg/sharding":        1,
+	"internal/apiserver": 1,
+	"internal/metrics":   1,
+	"pkg/children":       1,
+	"pkg/clusterevents":  1,
+	"pkg/conditions":     1,
+	"pkg/diff":           1,
+	"pkg/peering/v1":     1,
+	"pkg/progress":       1,
+	"pkg/sharding":       1,
 
 	// These packages explain errors, missing permissions, and what the operator does.
 	"pkg/events":          0,
@@ -149,11 +146,17 @@ var levels = map[string]int{
 	// This package has the types of previews.
 	"pkg/preview": 0,
 
+	// This package keeps caches working although some objects can't be decoded.
+	"internal/parts/decoding": 1,
+
+	// This package delays the writes of the engine after a suspension of the process.
+	"internal/parts/suspension": 1,
+
 	// This package has the annotations that request calls of handlers.
-	"internal/retry": 1,
+	"internal/parts/retry": 1,
 
 	// This package selects the objects of a shard.
-	"internal/shards": 0,
+	"internal/parts/shards": 0,
 
 	// This package applies the schemas of custom kinds.
 	"internal/crdschema": 0,
@@ -175,18 +178,21 @@ var levels = map[string]int{
 }
 
 const (
-	partLevel       = 9 // of all parts of an operator, which therefore do not know each other
+	partLevel       = 9 // of the parts of an operator, which therefore do not know each other
 	controlPlane    = "internal/controlplane"
 	simulatedServer = "internal/apiserver"
 )
 
-// levelOf returns the level of a package under pkg/ or internal/.
+// levelOf returns the level of a package under pkg/ or internal/. A package under internal/parts without a listed level is
+// a part that an operator runs. The others are features that the engine or kopf use.
 func levelOf(name string) (level int, known bool) {
+	if level, known = levels[name]; known {
+		return level, true
+	}
 	if under(name, "internal/parts") {
 		return partLevel, true
 	}
-	level, known = levels[name]
-	return level, known
+	return 0, false
 }
 
 // A rule forbids some imports. Packages of this module are named by their folders, all others by their paths.
@@ -409,8 +415,12 @@ func TestChecker_DetectsViolations(t *testing.T) {
 			"internal/match (level 3) imports internal/registry (level 3), but"},
 		{"patch must not import the engine", "internal/patch", ours("internal/engine"), "only packages of lower levels"},
 		{"the engine may import match", "internal/engine", ours("internal/match", "pkg/diff", "pkg/conditions"), ""},
-		{"a part must not import another part", "internal/parts/shards", ours("internal/parts/peers"), "only packages of lower levels"},
+		{"a part must not import another part", "internal/parts/ring", ours("internal/parts/peers"), "only packages of lower levels"},
+		{"a part may import a feature", "internal/parts/ring", ours("internal/parts/shards", "internal/parts/watching"), ""},
+		{"a feature must not import a part", "internal/parts/watching", ours("internal/parts/peers"), "only packages of lower levels"},
+		{"a feature must not import the engine", "internal/parts/background", ours("internal/engine"), "only packages of lower levels"},
 		{"the engine must not import a part", "internal/engine", ours("internal/parts/peers"), "only packages of lower levels"},
+		{"the engine may import a feature", "internal/engine", ours("internal/parts/background", "internal/parts/retry"), ""},
 		{"the engine must not import kopf", "internal/engine", ours("pkg/kopf"), "only packages of lower levels"},
 		{"kopf may import the engine", "pkg/kopf", ours("internal/engine", "internal/registry", "pkg/webhooks", "pkg/diff"), ""},
 		{"filter may import match", "pkg/kopf/filter", ours("internal/match", "pkg/diff"), ""},

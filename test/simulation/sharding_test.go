@@ -365,7 +365,7 @@ func TestShards_FindPlantedBugs(t *testing.T) {
 		{
 			"the expiry of a Lease is judged by the wall clock", "two attempts",
 			edit{
-				"internal/shardlease/lease.go", "options.Decide(l.lease, first, time.Since(since))",
+				"internal/parts/ring/lease.go", "options.Decide(l.lease, first, time.Since(since))",
 				"options.Decide(l.lease, first, func() time.Duration {\n\tif l.lease == nil {\n\t\treturn time.Since(since)\n\t}\n\treturn options.WallClock().Sub(l.lease.Spec.RenewTime.Time)\n}())",
 			},
 		},
@@ -375,7 +375,7 @@ func TestShards_FindPlantedBugs(t *testing.T) {
 		},
 		{
 			"the death of another shard is judged by the wall clock", "two attempts",
-			edit{"internal/shardlease/dead.go", "now.Sub(seen.since)", "options.WallClock().Sub(lease.Spec.RenewTime.Time)"},
+			edit{"internal/parts/ring/dead.go", "now.Sub(seen.since)", "options.WallClock().Sub(lease.Spec.RenewTime.Time)"},
 		},
 	} {
 		t.Run(bug.name, func(t *testing.T) {

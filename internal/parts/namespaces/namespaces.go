@@ -21,8 +21,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watching"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
-	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
 // Part enters and leaves the namespaces of an operator. With a nil Part, the operator handles whatever namespaces its cache has.

@@ -24,11 +24,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/shards"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watching"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
-	"github.com/kopf-runtime/kopf-runtime/internal/shardlease"
-	"github.com/kopf-runtime/kopf-runtime/internal/shards"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
-	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
@@ -39,9 +38,9 @@ type Part struct {
 	lease   *operator.LeaseDurations
 	engines *operator.Set[*engine.Engine]
 
-	shard           *shards.Shard                    // of a ControllerRing; nil before the start
-	held            atomic.Pointer[shardlease.Lease] // nil before the start
-	warnAboutServer func()                           // logs once that the API server ignores shard selectors
+	shard           *shards.Shard         // of a ControllerRing; nil before the start
+	held            atomic.Pointer[Lease] // nil before the start
+	warnAboutServer func()                // logs once that the API server ignores shard selectors
 
 	mu         sync.Mutex
 	unfinished []*engine.Engine // stopped engines with daemons or timers that have not returned
@@ -204,7 +203,7 @@ func (p *Part) Run(ctx context.Context, run func(context.Context) error) error {
 	if err != nil {
 		return fmt.Errorf("the operator cannot start:\nWithSharding: %w", err)
 	}
-	lease, err := shardlease.Acquire(ctx, options)
+	lease, err := AcquireLease(ctx, options)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // the operator was stopped while it was waiting for the Lease
@@ -218,7 +217,7 @@ func (p *Part) Run(ctx context.Context, run func(context.Context) error) error {
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if options.Total == 0 {
-		marking.Go(func() { shardlease.MarkDeadShards(running, options) })
+		marking.Go(func() { MarkDeadShards(running, options) })
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- run(running) }()
@@ -286,13 +285,13 @@ func (p *Part) awaitUnfinished(k keeping, interval time.Duration) error {
 // keeping is a Lease that is being renewed.
 type keeping struct {
 	ctx   context.Context // the operator's, but never cancelled
-	lease *shardlease.Lease
+	lease *Lease
 	stop  context.CancelFunc
 	lost  chan error // receives Keep's result
 }
 
 // keepLease renews a Lease even after the context is cancelled, because handlers may keep running for some time.
-func keepLease(ctx context.Context, lease *shardlease.Lease) keeping {
+func keepLease(ctx context.Context, lease *Lease) keeping {
 	k := keeping{ctx: context.WithoutCancel(ctx), lease: lease, lost: make(chan error, 1)}
 	renewing, stop := context.WithCancel(k.ctx)
 	k.stop = stop
@@ -342,11 +341,11 @@ const fixedRingLabel = "kopf-runtime.dev/ring"
 
 // leaseOptions returns the options for the shard's Lease. Leases get their own client without a rate limit, so that other requests can't
 // delay the renewals.
-func (p *Part) leaseOptions(ctx context.Context) (shardlease.Options, error) {
+func (p *Part) leaseOptions(ctx context.Context) (LeaseOptions, error) {
 	name, nameErr := p.ring.Shard()
 	namespace, namespaceErr := p.ring.Namespace()
 	if err := errors.Join(nameErr, namespaceErr); err != nil {
-		return shardlease.Options{}, err
+		return LeaseOptions{}, err
 	}
 	config := rest.CopyConfig(p.manager.GetConfig())
 	config.QPS, config.RateLimiter = -1, nil
@@ -354,9 +353,9 @@ func (p *Part) leaseOptions(ctx context.Context) (shardlease.Options, error) {
 	config.ContentType = "application/json"
 	leases, err := coordinationv1client.NewForConfig(config)
 	if err != nil {
-		return shardlease.Options{}, fmt.Errorf("creating the client for the Lease: %w", err)
+		return LeaseOptions{}, fmt.Errorf("creating the client for the Lease: %w", err)
 	}
-	identity := shardlease.Identity{Namespace: namespace, Name: name, Ring: p.ring.Name(), Total: p.ring.Total(), Instance: string(uuid.NewUUID())}
+	identity := Identity{Namespace: namespace, Name: name, Ring: p.ring.Name(), Total: p.ring.Total(), Instance: string(uuid.NewUUID())}
 	if identity.Total > 0 {
 		identity.RingLabel = fixedRingLabel
 		p.warnAboutServer = sync.OnceFunc(func() {
@@ -367,7 +366,7 @@ func (p *Part) leaseOptions(ctx context.Context) (shardlease.Options, error) {
 		identity.RingLabel = sharding.LeaseLabel
 		p.shard = &shards.Shard{Label: sharding.ShardLabel(p.ring.Name()), Name: name, Drain: sharding.DrainLabel(p.ring.Name())}
 	}
-	return shardlease.Options{
+	return LeaseOptions{
 		Identity: identity,
 		Client:   leases, Duration: p.lease.Lease, RenewDeadline: p.lease.RenewDeadline, RetryPeriod: p.lease.RetryPeriod,
 		OnRenewal: func(at time.Time) {

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/watching"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
-	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
