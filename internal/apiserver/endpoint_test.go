@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
-	"github.com/kopf-runtime/kopf-runtime/internal/served"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 )
 
 // configOf returns the configuration of a client for an endpoint.
@@ -113,11 +113,11 @@ func TestEndpoint_PublishesSchemas(t *testing.T) {
 	}()
 	config := configOf(t, e)
 	client := discovery.NewDiscoveryClientForConfigOrDie(config)
-	published, err := served.AwaitSchema(t.Context(), client, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})
+	published, err := kinds.AwaitSchema(t.Context(), client, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})
 	if err != nil || published.Properties["spec"].Type != "string" {
 		t.Errorf("the schema of Widget is %+v, %v", published, err)
 	}
-	published, err = served.AwaitSchema(t.Context(), client, corev1.SchemeGroupVersion.WithKind("Pod"))
+	published, err = kinds.AwaitSchema(t.Context(), client, corev1.SchemeGroupVersion.WithKind("Pod"))
 	if err != nil || published.XPreserveUnknownFields == nil || !*published.XPreserveUnknownFields {
 		t.Errorf("the schema of Pod is %+v, %v; it should allow all fields", published, err)
 	}

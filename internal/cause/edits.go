@@ -5,8 +5,8 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
@@ -80,7 +80,7 @@ func (d *Detector) MergeStored(c Cause, content map[string]any, sent patch.Merge
 	}
 	if observed.HasValues() && wants.HasValues() { // otherwise the fields were dropped or restored, which is logged elsewhere
 		log.Info("The API server has stored other values than handlers have set: does a webhook or a default of the schema change them?",
-			"fields", errtext.Some(wants.Paths())) // without the values, which may be confidential
+			"fields", guard.ShortenList(wants.Paths())) // without the values, which may be confidential
 	}
 	c.New = d.Essence.Build(observed.Apply(c.New))
 	if c.Old != nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 )
 
 const (
@@ -35,7 +34,7 @@ func CheckAfter(kind *engine.Kind) (errs []error) {
 }
 
 // checkAfterIn makes these checks for cause handlers or for reconcile handlers.
-func checkAfterIn(handlers *registry.Registry[*invoke.Handler], sort string) (errs []error) {
+func checkAfterIn(handlers *invoke.Registry[*invoke.Handler], sort string) (errs []error) {
 	dependencies := map[string][]string{}
 	for _, id := range handlers.IDs() {
 		handler, _ := handlers.Get(id)

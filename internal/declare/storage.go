@@ -10,7 +10,6 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
-	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -64,11 +63,11 @@ func CheckIgnoredFields(settings *engine.Settings, kinds []engine.Kind) (errs []
 			if kind.New == nil { // this kind has a different error
 				return nil
 			}
-			root := fieldtype.Go(reflect.TypeOf(kind.New()))
+			root := validation.GoType(reflect.TypeOf(kind.New()))
 			if root == nil {
 				return nil
 			}
-			_, unknown, suggestion := fieldtype.LookUp(root, path)
+			_, unknown, suggestion := validation.LookUpField(root, path)
 			missing = missing && unknown != ""
 			if suggestion != "" {
 				hint = fmt.Sprintf("; did you mean %s?", suggestion)

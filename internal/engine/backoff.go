@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/suspension"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
@@ -89,7 +89,7 @@ func (e *Engine) requeueErrors(key types.NamespacedName, result reconcile.Result
 		e.queue.failures.Take(key)
 		return result, nil
 	}
-	err = errtext.Limit(err)
+	err = guard.ShortenError(err)
 	delay, unexpected := requeueFor(err)
 	if delay == 0 && unexpected == nil {
 		err = nil // the object is deleted

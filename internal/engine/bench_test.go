@@ -23,7 +23,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -146,7 +145,7 @@ func measureCreation(b *testing.B, s *server, e *engine.Engine) {
 
 // withLogger returns a context with a logger that discards its lines. As in a controller, the loggers of all reconciles have the same base.
 func withLogger(b *testing.B) context.Context {
-	return log.IntoContext(b.Context(), lazylog.New(zap.New(zap.WriteTo(io.Discard))))
+	return log.IntoContext(b.Context(), engine.LazyLogger(zap.New(zap.WriteTo(io.Discard))))
 }
 
 func newEngine(b *testing.B, s *server, changes []func(client.Object), hooks ...invoke.AttemptHook) *engine.Engine {

@@ -23,8 +23,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/internal/keyed"
-	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/decoding"
@@ -57,7 +55,7 @@ type Engine struct {
 	epoch     *epoch.Epoch    // nil if every state of the cache is trusted
 	lean      *leancache.Form // of the cached objects; nil if they are whole
 	restRule  restRule
-	skipped   keyed.Map[types.UID, struct{}] // objects at rest, until ConfirmAtRest
+	skipped   keyedMap[types.UID, struct{}] // objects at rest, until ConfirmAtRest
 
 	queue      queue
 	background backgroundWork
@@ -86,47 +84,47 @@ type queue struct {
 	hasPredicates atomic.Bool // predicates may prevent reconciles
 	ended         atomic.Bool // the operator has stopped, and nothing is written any more
 	created       time.Time
-	finished      atomic.Int64                              // the last reconcile's end, counted from created; 0 if none has started
-	running       keyed.Map[types.NamespacedName, struct{}] // the keys being reconciled
-	failures      keyed.Map[types.NamespacedName, failure]  // of the last reconciles
-	backingOff    keyed.Map[types.NamespacedName, bool]     // reconcile handlers of these keys have failed or asked for a rate-limited call
+	finished      atomic.Int64                             // the last reconcile's end, counted from created; 0 if none has started
+	running       keyedMap[types.NamespacedName, struct{}] // the keys being reconciled
+	failures      keyedMap[types.NamespacedName, failure]  // of the last reconciles
+	backingOff    keyedMap[types.NamespacedName, bool]     // reconcile handlers of these keys have failed or asked for a rate-limited call
 }
 
 // backgroundWork contains the daemons and timers.
 type backgroundWork struct {
 	supervisor   *daemons.Supervisor
 	runner       *background.Runner
-	runs         keyed.Map[types.UID, int]           // the number of runs, including those that the supervisor has abandoned
-	panicChanges keyed.Map[types.UID, []panicChange] // not written by the workers yet
+	runs         keyedMap[types.UID, int]           // the number of runs, including those that the supervisor has abandoned
+	panicChanges keyedMap[types.UID, []panicChange] // not written by the workers yet
 }
 
 // otherHandlers is the state of handlers that have no cause.
 type otherHandlers struct {
-	order         []string                                      // the reconcile handlers' ids, each after those that must succeed before it
-	eventQueues   keyed.Map[types.NamespacedName, eventQueue]   // of event handlers
-	clusterEvents keyed.Map[handlerKey, []*invoke.ClusterEvent] // the Kubernetes Events that wait for their handlers
-	indexFailures keyed.Map[handlerKey, progress.Record]        // of index handlers
+	order         []string                                     // the reconcile handlers' ids, each after those that must succeed before it
+	eventQueues   keyedMap[types.NamespacedName, eventQueue]   // of event handlers
+	clusterEvents keyedMap[handlerKey, []*invoke.ClusterEvent] // the Kubernetes Events that wait for their handlers
+	indexFailures keyedMap[handlerKey, progress.Record]        // of index handlers
 }
 
 // goneObjects are objects that have left the cache, but for which handlers may still be called.
 type goneObjects struct {
 	deletions  *deletionChecker
-	tombstones keyed.Map[types.NamespacedName, []*tombstone] // of vanished objects
-	lastCalls  keyed.Map[types.NamespacedName, *lastCalls]   // of reconcile handlers for deleted objects
+	tombstones keyedMap[types.NamespacedName, []*tombstone] // of vanished objects
+	lastCalls  keyedMap[types.NamespacedName, *lastCalls]   // of reconcile handlers for deleted objects
 }
 
 // pauses contains what the engine knows about pauses.
 type pauses struct {
-	count      atomic.Int32                              // how many pauses have begun in any namespace
-	namespaces keyed.Map[string, struct{}]               // no daemon or timer is started in them; "" means all namespaces
-	deferred   keyed.Map[types.NamespacedName, struct{}] // the keys that wait until a pause is over, or until the scope admits them
+	count      atomic.Int32                             // how many pauses have begun in any namespace
+	namespaces keyedMap[string, struct{}]               // no daemon or timer is started in them; "" means all namespaces
+	deferred   keyedMap[types.NamespacedName, struct{}] // the keys that wait until a pause is over, or until the scope admits them
 }
 
 // sharding contains the objects that are leaving the shard.
 type sharding struct {
 	releases shards.Releases
 	events   handler.EventHandler // receives the events of the shard's objects
-	draining metrics.ObjectSet
+	draining objectSet
 }
 
 // heldByReason are the held objects, for the metric.
@@ -233,7 +231,7 @@ func (e *Engine) exists(ctx context.Context, obj client.Object) (bool, error) {
 
 // logOf returns the logger for an object outside of reconciles.
 func (e *Engine) logOf(obj client.Object) logr.Logger {
-	return lazylog.New(e.Log).WithValues("controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID())
+	return LazyLogger(e.Log).WithValues("controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID())
 }
 
 // handlerIDs returns the ids of all handlers, with or without a cause.
@@ -264,7 +262,7 @@ type layer struct {
 // heldObjects are the objects that a step holds for one reason.
 type heldObjects struct {
 	reason  HoldReason
-	objects metrics.ObjectSet
+	objects objectSet
 	gauge   prometheus.Gauge
 }
 

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,18 +11,29 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/indexing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
+// indexedNames are the names of ConfigMaps.
+type indexedNames map[types.UID]string
+
+func (n indexedNames) has(name string) bool {
+	return slices.Contains(slices.Collect(maps.Values(n)), name)
+}
+
 // indexed returns an engine with an index of the names of ConfigMaps.
-func indexed(t *testing.T) (*Engine, *indexing.Index[string, bool, types.UID]) {
+func indexed(t *testing.T) (*Engine, indexedNames) {
 	t.Helper()
-	x := indexing.New[string, bool, types.UID]()
-	index := invoke.IndexHandler{Remove: x.Remove, Prune: x.Prune}
+	x := indexedNames{}
+	index := invoke.IndexHandler{
+		Remove: func(uid types.UID) { delete(x, uid) },
+		Prune: func(keep func(types.UID) bool) {
+			maps.DeleteFunc(x, func(uid types.UID, _ string) bool { return !keep(uid) })
+		},
+	}
 	index.Do = func(_ context.Context, req *invoke.Request) error {
-		x.Set(req.Object.GetUID(), map[string]bool{req.Object.GetName(): true})
+		x[req.Object.GetUID()] = req.Object.GetName()
 		return nil
 	}
 	kind := Kind{Name: t.Name(), GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), New: func() client.Object { return &corev1.ConfigMap{} }}
@@ -44,8 +57,8 @@ func TestPruneIndexes_RemovesUnknownObjects(t *testing.T) {
 	}
 	e.states.Observe(named("known", "2"), true)
 	e.PruneIndexes()
-	if x.Len() != 1 || !x.Has("known") {
-		t.Errorf("the index has %d objects, and the known one: %t; want only this one", x.Len(), x.Has("known"))
+	if len(x) != 1 || !x.has("known") {
+		t.Errorf("the index has %d objects, and the known one: %t; want only this one", len(x), x.has("known"))
 	}
 }
 
@@ -55,12 +68,12 @@ func TestIndexEvents(t *testing.T) {
 	expect := func(when string, names ...string) {
 		t.Helper()
 		for _, name := range names {
-			if !x.Has(name) {
+			if !x.has(name) {
 				t.Errorf("%s: the index lacks %q", when, name)
 			}
 		}
-		if x.Len() != len(names) {
-			t.Errorf("%s: the index has %d names, want %q", when, x.Len(), names)
+		if len(x) != len(names) {
+			t.Errorf("%s: the index has %d names, want %q", when, len(x), names)
 		}
 	}
 	events.OnAdd(named("one", "1"), true)

@@ -18,7 +18,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/shards"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/suspension"
-	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -29,14 +28,14 @@ type Kind struct {
 	GVK  schema.GroupVersionKind
 	New  func() client.Object
 	// Handlers are the cause handlers.
-	Handlers registry.Registry[*invoke.Handler]
+	Handlers invoke.Registry[*invoke.Handler]
 	// EventHandlers are called for every observed event. ReconcileHandlers are called after changes, or for Kubernetes Events. The progress
 	// of both is kept in memory only.
-	EventHandlers, ReconcileHandlers registry.Registry[*invoke.Handler]
+	EventHandlers, ReconcileHandlers invoke.Registry[*invoke.Handler]
 	// Indexes are the index handlers, which are called before all other handlers.
-	Indexes registry.Registry[*invoke.IndexHandler]
+	Indexes invoke.Registry[*invoke.IndexHandler]
 	// BackgroundHandlers are the daemons and timers.
-	BackgroundHandlers registry.Registry[*invoke.BackgroundHandler]
+	BackgroundHandlers invoke.Registry[*invoke.BackgroundHandler]
 	// Only selects the objects of the kind that the operator watches; nil selects all.
 	Only *client.ListOptions
 	// Fields are additional fields of the essence.
@@ -241,7 +240,7 @@ func (e *Kind) ownConditions() []string {
 	if e.PanicCondition != "" {
 		types = append(types, e.PanicCondition)
 	}
-	for _, handlers := range []*registry.Registry[*invoke.Handler]{&e.Handlers, &e.ReconcileHandlers} {
+	for _, handlers := range []*invoke.Registry[*invoke.Handler]{&e.Handlers, &e.ReconcileHandlers} {
 		for _, h := range handlers.All() {
 			if h.ConditionType != "" {
 				types = append(types, h.ConditionType)

@@ -7,13 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/keyed"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // memoryRemote keeps baselines and pins for a kind whose handlers all keep their records in memory. After a restart, every object is new.
 type memoryRemote struct {
-	snapshots keyed.Map[types.UID, progress.Snapshot]
+	snapshots keyedMap[types.UID, progress.Snapshot]
 }
 
 // Load implements [progress.Remote].

@@ -13,7 +13,6 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
-	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
@@ -97,7 +96,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	}
 	e.noteLoop(key, r.details.Loops.IsLooping())
 	defer r.unlock()
-	ctx = log.IntoContext(ctx, lazylog.New(log.FromContext(ctx)).WithValues("uid", string(r.draft.Base().GetUID())))
+	ctx = log.IntoContext(ctx, LazyLogger(log.FromContext(ctx)).WithValues("uid", string(r.draft.Base().GetUID())))
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.draft.Base().GetUID()))
 	for _, s := range steps {
 		hold, err := s.run(e, ctx, r)

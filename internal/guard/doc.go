@@ -9,4 +9,7 @@
 // which costs about a microsecond. Package kopf uses them for every function that a user passes to it. Daemons and timers are an exception,
 // because they have their own goroutines anyway. Packages that are useful without kopf mostly use Catch: if a test calls FailNow in such a
 // function, the test should stop.
+//
+// [ShortenError], [ShortenText] and [ShortenList] limit texts of which users control parts: the API server quotes, for example, a long
+// value when it rejects an object, and every attempt logs the text.
 package guard

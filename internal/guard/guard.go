@@ -9,8 +9,6 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
-
-	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 )
 
 // ErrExited is the Value of an [Error] if the function called [runtime.Goexit].
@@ -33,7 +31,7 @@ func (e *Error) Error() string {
 	case e.Value == any(ErrExited):
 		return e.Function + ": " + ErrExited.Error()
 	default:
-		return errtext.Shorten(fmt.Sprintf("%s panicked: %v", e.Function, e.Value), errtext.MaxBytes)
+		return ShortenText(fmt.Sprintf("%s panicked: %v", e.Function, e.Value), MaxTextBytes)
 	}
 }
 
@@ -42,7 +40,7 @@ func Text(value any) string {
 	if value == any(ErrExited) {
 		return ErrExited.Error()
 	}
-	return errtext.Shorten(fmt.Sprintf("panic: %v", value), errtext.MaxBytes)
+	return ShortenText(fmt.Sprintf("panic: %v", value), MaxTextBytes)
 }
 
 // Exited returns the error for a function that called [runtime.Goexit]. Call it in a deferred function, while the stack still contains the

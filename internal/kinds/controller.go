@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 )
@@ -98,7 +97,7 @@ const (
 
 // newLogConstructor returns a controller's default LogConstructor.
 func newLogConstructor(e *engine.Engine) func(*reconcile.Request) logr.Logger {
-	base := lazylog.New(e.Log.WithValues("controller", e.Name, "kind", e.GVK.Kind))
+	base := engine.LazyLogger(e.Log.WithValues("controller", e.Name, "kind", e.GVK.Kind))
 	return func(req *reconcile.Request) logr.Logger {
 		if req == nil {
 			return base

@@ -7,8 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-
-	"github.com/kopf-runtime/kopf-runtime/internal/served"
 )
 
 // Discover looks up the kinds on the API server, and sets their HasStatus and Namespaced. It returns an error if the API server doesn't
@@ -21,15 +19,15 @@ func (r *Runtime) Discover(ctx context.Context, kinds []Kind) error {
 	var errs []error
 	for i := range kinds {
 		kind := &kinds[i]
-		verbs, hasStatus, isNamespaced, err := served.Discover(client, kind.GVK)
+		verbs, hasStatus, isNamespaced, err := discover(client, kind.GVK)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: discovering the kind: %w", kind.GVK.Kind, err))
 		case verbs == nil:
-			errs = append(errs, fmt.Errorf("%s: %w", kind.GVK.Kind, served.ErrNotServed(client, kind.GVK)))
+			errs = append(errs, fmt.Errorf("%s: %w", kind.GVK.Kind, errNotServed(client, kind.GVK)))
 		}
 		if verbs != nil {
-			errs = append(errs, served.CheckVerbs(&kind.Kind, kind.storesEvents(), verbs), served.CheckSchema(ctx, client, &kind.Kind, r.storages(kind)))
+			errs = append(errs, CheckVerbs(&kind.Kind, kind.storesEvents(), verbs), checkSchema(ctx, client, &kind.Kind, r.storages(kind)))
 			if kind.CheckFields != nil {
 				go r.warnAboutFields(ctx, client, kind.GVK, kind.CheckFields)
 			}
@@ -62,7 +60,7 @@ func (r *Runtime) storages(kind *Kind) (all []any) {
 // schema, so run it in the background.
 func (r *Runtime) warnAboutFields(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind, check fieldCheck) {
 	logger := r.Manager.GetLogger().WithValues("kind", gvk.Kind)
-	published, err := served.AwaitSchema(ctx, client, gvk)
+	published, err := AwaitSchema(ctx, client, gvk)
 	if err != nil {
 		logger.V(1).Info("Failed to read the schema of the kind; the fields of handlers are not checked", "error", err.Error())
 		return

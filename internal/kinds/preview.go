@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/pkg/preview"
 )
@@ -133,7 +132,7 @@ func (p *kindPreview) each(ctx context.Context, do func(client.Object) error) {
 func (p *kindPreview) addProblem(text string) {
 	switch n := len(p.Problems); {
 	case n < previewProblems:
-		p.Problems = append(p.Problems, errtext.Shorten(text, maxPreviewProblem))
+		p.Problems = append(p.Problems, guard.ShortenText(text, maxPreviewProblem))
 	case n == previewProblems:
 		p.Problems = append(p.Problems, "… and more")
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
-	"github.com/kopf-runtime/kopf-runtime/internal/served"
 )
 
 // A Related kind is a kind whose changes trigger handlers of a different kind.
@@ -77,12 +76,12 @@ func (changes) Update(e event.UpdateEvent) bool {
 
 // checkServed returns an error if the operator can't watch a related kind, because the kind's cache would then never sync.
 func (c *Related) checkServed(client discovery.DiscoveryInterface, kind *engine.Kind, namespaced bool) error {
-	verbs, _, relatedNamespaced, err := served.Discover(client, c.GVK)
+	verbs, _, relatedNamespaced, err := discover(client, c.GVK)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: discovering the related kind %s: %w", kind.GVK.Kind, c.GVK.Kind, err)
 	case verbs == nil:
-		return fmt.Errorf("%s: %s(%s): %w", kind.GVK.Kind, c.Method, c.GVK.Kind, served.ErrNotServed(client, c.GVK))
+		return fmt.Errorf("%s: %s(%s): %w", kind.GVK.Kind, c.Method, c.GVK.Kind, errNotServed(client, c.GVK))
 	case !slices.Contains(verbs, "list") || !slices.Contains(verbs, "watch"):
 		return fmt.Errorf("%s: %s(%s): the API server does not support list and watch for the kind, only %s: remove the %[2]s",
 			kind.GVK.Kind, c.Method, c.GVK.Kind, strings.Join(verbs, ", "))
@@ -96,7 +95,7 @@ func (c *Related) checkServed(client discovery.DiscoveryInterface, kind *engine.
 func ownerRequests(kind *engine.Kind) handler.MapFunc {
 	return func(_ context.Context, obj client.Object) (requests []reconcile.Request) {
 		for _, ref := range obj.GetOwnerReferences() {
-			if ref.Kind != kind.GVK.Kind || served.GroupOf(ref.APIVersion) != kind.GVK.Group {
+			if ref.Kind != kind.GVK.Kind || groupOf(ref.APIVersion) != kind.GVK.Group {
 				continue
 			}
 			key := client.ObjectKey{Name: ref.Name}

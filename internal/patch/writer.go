@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/jsonform"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
@@ -258,7 +258,7 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 		} else {
 			err = w.Client.SubResource(r.subresource).Patch(ctx, obj, patch)
 		}
-		err = errtext.Limit(err) // the API server quotes values that it rejects
+		err = guard.ShortenError(err) // the API server quotes values that it rejects
 		switch {
 		case err == nil:
 			change.WrittenVersions = append(change.WrittenVersions, obj.GetResourceVersion())

@@ -11,13 +11,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // Handlers are the cause handlers of one kind.
-type Handlers = registry.Registry[*invoke.Handler]
+type Handlers = invoke.Registry[*invoke.Handler]
 
 // MatchObject checks whether a handler's filters accept an object. It logs refusals at V(4).
 func MatchObject(log logr.Logger, id string, h *invoke.Handler, view *invoke.View, input match.Input) match.Refusal {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/internal/served"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
@@ -199,9 +199,9 @@ func (r *Resource[T]) checkConditions(obj client.Object) error {
 	case err == nil:
 		return nil
 	case declares || reports:
-		return fmt.Errorf("the conditions cannot be stored: %w (%s)", err, served.ConditionsHint)
+		return fmt.Errorf("the conditions cannot be stored: %w (%s)", err, kinds.ConditionsHint)
 	case reads:
-		return fmt.Errorf("OnCondition and WhenCondition can never match: %w (%s)", err, served.ConditionsHint)
+		return fmt.Errorf("OnCondition and WhenCondition can never match: %w (%s)", err, kinds.ConditionsHint)
 	}
 	return nil
 }

@@ -14,17 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/versions"
-	"github.com/kopf-runtime/kopf-runtime/internal/served"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // ParsePath exports validation.FieldPath.
 func ParsePath(path string) ([]string, error) { return validation.FieldPath(path) }
 
-// CheckVerbs exports served.CheckVerbs for the kind of a resource.
+// CheckVerbs exports kinds.CheckVerbs for the kind of a resource.
 func CheckVerbs(r Option, scheme *runtime.Scheme, verbs ...string) error {
 	declared := r.(resource)
 	kind, err := declared.kind(scheme, New(nil).kinds.Settings.Store, nil)
@@ -35,13 +35,13 @@ func CheckVerbs(r Option, scheme *runtime.Scheme, verbs ...string) error {
 	for _, events := range declared.eventSelections() {
 		storesEvents = storesEvents || events.Since > 0
 	}
-	return served.CheckVerbs(&kind, storesEvents, verbs)
+	return kinds.CheckVerbs(&kind, storesEvents, verbs)
 }
 
-// ErrNotServed exports served.Explain. The map lists the served kinds of each version, such as "example.com/v1":
+// ErrNotServed exports kinds.ExplainNotServed. The map lists the served kinds of each version, such as "example.com/v1":
 // {"Database"}.
 func ErrNotServed(gvk schema.GroupVersionKind, kindsOf map[string][]string) error {
-	var all []served.Kind
+	var all []kinds.ServedKind
 	for _, version := range slices.Sorted(maps.Keys(kindsOf)) {
 		gv, err := schema.ParseGroupVersion(version)
 		if err != nil {
@@ -49,10 +49,10 @@ func ErrNotServed(gvk schema.GroupVersionKind, kindsOf map[string][]string) erro
 		}
 		for _, kind := range kindsOf[version] {
 			name := strings.ToLower(kind)
-			all = append(all, served.Kind{GroupVersionKind: gv.WithKind(kind), Resource: metav1.APIResource{Name: name + "s", SingularName: name, ShortNames: []string{name[:2]}}})
+			all = append(all, kinds.ServedKind{GroupVersionKind: gv.WithKind(kind), Resource: metav1.APIResource{Name: name + "s", SingularName: name, ShortNames: []string{name[:2]}}})
 		}
 	}
-	return served.Explain(all, gvk)
+	return kinds.ExplainNotServed(all, gvk)
 }
 
 // WithCauseHold adds a hold of causes for all kinds.

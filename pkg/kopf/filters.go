@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
@@ -73,7 +72,7 @@ func (d *declaration) checkValues(where string, isLabel bool, literals []match.O
 	for _, l := range literals {
 		value, isText := l.Value.(string)
 		if !isText {
-			d.addErrorf("%s: %s can never match: the values of labels and annotations are strings: use %s", where, l, fieldtype.String.Suggest(l.Value))
+			d.addErrorf("%s: %s can never match: the values of labels and annotations are strings: use %s", where, l, validation.JSONString.Suggest(l.Value))
 		} else if err := validation.LabelValue(value); isLabel && err != nil {
 			d.addErrorf("%s can never match: %q is not a valid label value: %w", where, value, err)
 		}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/internal/served"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
@@ -295,7 +295,7 @@ func (r *Request[T]) Conditions() *conditions.Set {
 	}
 	set, err := conditions.For(r.Object, opts...)
 	if err != nil {
-		r.errs = append(r.errs, Permanent(fmt.Errorf("the object cannot have conditions: %w (%s)", err, served.ConditionsHint)))
+		r.errs = append(r.errs, Permanent(fmt.Errorf("the object cannot have conditions: %w (%s)", err, kinds.ConditionsHint)))
 		set, _ = conditions.For(&unstructured.Unstructured{Object: map[string]any{}})
 	}
 	r.conditions, r.conditionsOf = set, r.Object

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/indexing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -19,7 +18,7 @@ import (
 //
 // Equivalent in kopf: @kopf.index.
 type Index[K comparable, V any] struct {
-	values *indexing.Index[K, V, types.UID]
+	values *valueIndex[K, V, types.UID]
 	synced atomic.Bool
 }
 
@@ -56,7 +55,7 @@ func (x *Index[K, V]) All() iter.Seq2[K, []V] { return x.values.All() }
 func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 	fn func(ctx context.Context, req *Request[T]) (map[K]V, error), opts ...HandlerOption,
 ) *Index[K, V] {
-	x := &Index[K, V]{values: indexing.New[K, V, types.UID]()}
+	x := &Index[K, V]{values: newValueIndex[K, V, types.UID]()}
 	var set Handler[T]
 	if fn != nil {
 		set = func(ctx context.Context, req *Request[T]) error {

@@ -3,15 +3,15 @@ package kopf
 import (
 	"fmt"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // explainMismatch explains why a field can never have the operand's value, and suggests a different one. It returns an empty string if the
 // field can have it.
-func explainMismatch(l match.Operand, field fieldtype.Type) string {
+func explainMismatch(l match.Operand, field validation.FieldType) string {
 	want := field.JSON()
-	if want == fieldtype.Any || want.Accepts(l.Value) {
+	if want == validation.JSONAny || want.Accepts(l.Value) {
 		if !l.OrAbsent && l.Side != match.Before && field.IsOmitted(l.Value) {
 			instead := "Absent"
 			if l.Negated {

@@ -14,9 +14,9 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/declare"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -167,13 +167,13 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	}
 	if h.Criteria.Field != nil && !h.isForCondition() {
 		path := strings.Join(h.Criteria.Field.Path, ".")
-		if root := fieldtype.Go(reflect.TypeOf(obj)); root != nil {
+		if root := validation.GoType(reflect.TypeOf(obj)); root != nil {
 			for _, err := range h.checkField(root, fmt.Sprintf("the Go type %T", obj)) {
 				errs = append(errs, fmt.Errorf("Field(%q): %w", path, err))
 			}
 		}
 	}
-	if h.Store != nil && fieldtype.Go(reflect.TypeOf(obj)) != nil {
+	if h.Store != nil && validation.GoType(reflect.TypeOf(obj)) != nil {
 		if err := progress.CheckType(obj, h.Store); err != nil {
 			errs = append(errs, fmt.Errorf("StoreIn: %w", err))
 		}

@@ -18,11 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -171,7 +171,7 @@ func (r *Resource[T]) declarations() (all []*declaration) {
 // handlersWithUncheckedFields returns the handlers with a field, except those of OnCondition. For a kind with a Go type, it returns nil,
 // because their fields are checked with the declaration.
 func (r *Resource[T]) handlersWithUncheckedFields() []*declaration {
-	if fieldtype.Go(reflect.TypeOf(r.obj)) != nil {
+	if validation.GoType(reflect.TypeOf(r.obj)) != nil {
 		return nil
 	}
 	return slices.DeleteFunc(r.declarations(), func(d *declaration) bool { return d.Criteria.Field == nil || d.isForCondition() })

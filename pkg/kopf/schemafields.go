@@ -6,8 +6,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
-	"github.com/kopf-runtime/kopf-runtime/internal/served"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
@@ -20,7 +19,7 @@ func fieldCheck(r resource) func(*apiextensionsv1.JSONSchemaProps, func(handler,
 	}
 	return func(published *apiextensionsv1.JSONSchemaProps, report func(handler, field string, problem error)) {
 		for _, d := range declarations {
-			for _, err := range d.checkField(served.Field{Props: published}, "the schema of the kind") {
+			for _, err := range d.checkField(kinds.SchemaField{Props: published}, "the schema of the kind") {
 				report(d.displayName(), validation.JoinFieldPath(d.Criteria.Field.Path), err)
 			}
 		}
@@ -29,8 +28,8 @@ func fieldCheck(r resource) func(*apiextensionsv1.JSONSchemaProps, func(handler,
 
 // checkField returns an error if the handler's field doesn't exist, or one for each compared value that the field can't have. source
 // describes the Go type or the schema in error messages.
-func (d *declaration) checkField(root fieldtype.Type, source string) (errs []error) {
-	field, unknown, suggestion := fieldtype.LookUp(root, d.Criteria.Field.Path)
+func (d *declaration) checkField(root validation.FieldType, source string) (errs []error) {
+	field, unknown, suggestion := validation.LookUpField(root, d.Criteria.Field.Path)
 	if unknown != "" {
 		hint := ""
 		if strings.HasPrefix(unknown, "/") {

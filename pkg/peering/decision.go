@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
 // Tie says what operators with equal priorities do.
@@ -139,9 +139,9 @@ func formatPeers(peers []Peer) string {
 			break
 		}
 		const most = 200 // bytes, since users choose the texts
-		name := fmt.Sprintf("%q (priority %d)", errtext.Shorten(p.Identity, most), p.Priority)
+		name := fmt.Sprintf("%q (priority %d)", guard.ShortenText(p.Identity, most), p.Priority)
 		if p.Message != "" {
-			name = fmt.Sprintf("%q (priority %d: %s)", errtext.Shorten(p.Identity, most), p.Priority, errtext.Shorten(p.Message, most))
+			name = fmt.Sprintf("%q (priority %d: %s)", guard.ShortenText(p.Identity, most), p.Priority, guard.ShortenText(p.Message, most))
 		}
 		names = append(names, name)
 	}

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
@@ -148,5 +147,5 @@ func (p *Peering) recordEvent(object *unstructured.Unstructured, after state, an
 // eventNote returns the message of an Event, whose length the API limits.
 func (p *Peering) eventNote(s state) string {
 	const most = 1000
-	return errtext.Shorten(p.Identity()+": "+s.message, most)
+	return guard.ShortenText(p.Identity()+": "+s.message, most)
 }

@@ -8,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
@@ -169,7 +168,7 @@ func (p Policy) Outcome(record Record, now time.Time, err error) Outcome {
 
 func (p Policy) recoverOutcome(record Record, now time.Time, compute func() Outcome) (out Outcome) {
 	// Limit calls the error's method Error, which can panic, too.
-	if err := guard.Catch("", func() error { out = compute(); out.Err = errtext.Limit(out.Err); return nil }); err != nil {
+	if err := guard.Catch("", func() error { out = compute(); out.Err = guard.ShortenError(out.Err); return nil }); err != nil {
 		return p.retry(record, now, orPanicError(err), DefaultBackoff)
 	}
 	return out

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	admissionmetrics "sigs.k8s.io/controller-runtime/pkg/webhook/admission/metrics"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/decoding"
 )
@@ -82,7 +81,7 @@ func (e *endpoint) Handle(ctx context.Context, review admission.Request) admissi
 		return err
 	})
 	if err != nil {
-		return denied(e.statusFor(ctx, errtext.Limit(err), req)).WithWarnings(call.warnings...)
+		return denied(e.statusFor(ctx, guard.ShortenError(err), req)).WithWarnings(call.warnings...)
 	}
 	response := allowed()
 	response.Warnings, response.Patches = call.warnings, patches
@@ -160,11 +159,11 @@ func (e *endpoint) decode(req *admissionv1.AdmissionRequest) (object, old client
 func faultOf(raw []byte, obj client.Object, err error) error {
 	newObject := decoding.Constructor(obj)
 	if newObject == nil {
-		return errtext.Limit(err)
+		return guard.ShortenError(err)
 	}
 	fault := decoding.Check(raw, newObject)
 	if fault == nil {
-		return errtext.Limit(err)
+		return guard.ShortenError(err)
 	}
 	if _, panicked := errors.AsType[*guard.Error](err); panicked {
 		fault.Err = errors.New("the Go type of the operator panics for this value")

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
@@ -90,8 +90,8 @@ func (h *Hook) checkField(r requirement) {
 	if r.field == nil || h.obj == nil || !h.isTyped() {
 		return
 	}
-	root := fieldtype.Go(reflect.TypeOf(h.obj))
-	field, unknown, suggestion := fieldtype.LookUp(root, r.field)
+	root := validation.GoType(reflect.TypeOf(h.obj))
+	field, unknown, suggestion := validation.LookUpField(root, r.field)
 	switch {
 	case unknown != "" && suggestion != "":
 		h.addErrorf("%s: the Go type %T has no field %s; did you mean %s? If the objects have the field nevertheless, use MatchConditions", r.option, h.obj, unknown, suggestion)
@@ -100,7 +100,7 @@ func (h *Hook) checkField(r requirement) {
 		return
 	}
 	for _, value := range r.values {
-		if want := field.JSON(); want != fieldtype.Any && !want.Accepts(value) {
+		if want := field.JSON(); want != validation.JSONAny && !want.Accepts(value) {
 			text, _ := json.Marshal(value) // the value is decoded JSON
 			h.addErrorf("%s: %s can never match: the field is %s: use %s", r.option, text, want, want.Suggest(value))
 		}

@@ -42,9 +42,6 @@ var levels = map[string]int{
 	// This package checks declarations.
 	"internal/declare": 8,
 
-	// This package asks the API server for the served kinds.
-	"internal/served": 8,
-
 	// This package runs an operator as a list of parts.
 	"internal/operator": 8,
 
@@ -82,12 +79,10 @@ var levels = map[string]int{
 
 	// The phases use these packages.
 	"internal/essence":             3,
-	"internal/indexing":            3,
 	"internal/match":               3,
 	"internal/objectstate":         3,
 	"internal/patch":               3,
 	"internal/parts/eventrecorder": 3,
-	"internal/registry":            3,
 
 	// This package triggers reconcile handlers for the engine.
 	"internal/parts/tracking": 3,
@@ -110,9 +105,6 @@ var levels = map[string]int{
 	"pkg/conditions/conditionstest": 2,
 	"pkg/progress/storetest":        2,
 
-	// This package looks up the fields that filters name.
-	"internal/fieldtype": 1,
-
 	// These packages import only packages of level 0 and below.
 	"internal/apiserver": 1,
 	"internal/metrics":   1,
@@ -134,14 +126,8 @@ var levels = map[string]int{
 	// This package separates the annotations of users from those of operators.
 	"internal/annotations": 0,
 
-	// This package limits the texts of errors, also of the errors of level 0.
-	"internal/errtext": -1,
-
-	// This package calls functions of users.
+	// This package calls functions of users, and shortens the texts of errors.
 	"internal/guard": 0,
-
-	// This package has a map that is safe for concurrent use.
-	"internal/keyed": 0,
 
 	// This package has the types of previews.
 	"pkg/preview": 0,
@@ -163,9 +149,6 @@ var levels = map[string]int{
 
 	// This package encodes JSON forms.
 	"internal/jsonform": 0,
-
-	// This package delays the encoding of the values of loggers.
-	"internal/lazylog": 0,
 
 	// This package measures times that include suspensions.
 	"internal/clocks": 0,
@@ -411,8 +394,8 @@ func TestChecker_DetectsViolations(t *testing.T) {
 		{"the types of peering must not import peering", "pkg/peering/v1", ours("pkg/peering"), "only packages of lower levels"},
 		{"daemons must not import the engine", "pkg/daemons", ours("internal/engine"), "only packages of lower levels"},
 		{"invoke may import packages of levels 1 and 2", "internal/invoke", ours("pkg/progress", "pkg/daemons", "pkg/conditions"), ""},
-		{"match must not import registry", "internal/match", ours("internal/registry"),
-			"internal/match (level 3) imports internal/registry (level 3), but"},
+		{"match must not import invoke", "internal/match", ours("internal/invoke"),
+			"internal/match (level 3) imports internal/invoke (level 4), but"},
 		{"patch must not import the engine", "internal/patch", ours("internal/engine"), "only packages of lower levels"},
 		{"the engine may import match", "internal/engine", ours("internal/match", "pkg/diff", "pkg/conditions"), ""},
 		{"a part must not import another part", "internal/parts/ring", ours("internal/parts/peers"), "only packages of lower levels"},
@@ -422,7 +405,7 @@ func TestChecker_DetectsViolations(t *testing.T) {
 		{"the engine must not import a part", "internal/engine", ours("internal/parts/peers"), "only packages of lower levels"},
 		{"the engine may import a feature", "internal/engine", ours("internal/parts/background", "internal/parts/retry"), ""},
 		{"the engine must not import kopf", "internal/engine", ours("pkg/kopf"), "only packages of lower levels"},
-		{"kopf may import the engine", "pkg/kopf", ours("internal/engine", "internal/registry", "pkg/webhooks", "pkg/diff"), ""},
+		{"kopf may import the engine", "pkg/kopf", ours("internal/engine", "internal/invoke", "pkg/webhooks", "pkg/diff"), ""},
 		{"filter may import match", "pkg/kopf/filter", ours("internal/match", "pkg/diff"), ""},
 		{"filter must not import kopf", "pkg/kopf/filter", ours("pkg/kopf"), "only packages of lower levels"},
 		{"kopf must not import kopftest", "pkg/kopf", ours("pkg/kopf/kopftest"), "only packages of lower levels"},

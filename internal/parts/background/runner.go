@@ -18,7 +18,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
-	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -27,7 +26,7 @@ import (
 type Runner struct {
 	// Name is the controller's name.
 	Name       string
-	Handlers   *registry.Registry[*invoke.BackgroundHandler]
+	Handlers   *invoke.Registry[*invoke.BackgroundHandler]
 	Supervisor *daemons.Supervisor
 	Committer  *commit.Committer
 	Objects    Objects

@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
@@ -60,7 +59,7 @@ func check(data []byte, newObject func() any) (decoded any, fault *Fault) {
 }
 
 func newFault(field string, err error) *Fault {
-	return &Fault{Field: errtext.Shorten(field, maxFieldBytes), Err: errors.New(errtext.Shorten(err.Error(), maxErrorBytes))}
+	return &Fault{Field: guard.ShortenText(field, maxFieldBytes), Err: errors.New(guard.ShortenText(err.Error(), maxErrorBytes))}
 }
 
 func decode(data []byte, into any) error {

@@ -1,4 +1,4 @@
-package metrics_test
+package engine
 
 import (
 	"testing"
@@ -8,13 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
 func TestObjectSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var set metrics.ObjectSet
+		var set objectSet
 		gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "objects"}, []string{"kind"})
 		start := time.Now()
 		for _, step := range []struct {

@@ -1,4 +1,4 @@
-package lazylog_test
+package engine_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
 // writeLines writes lines with loggers that are derived in different ways.
@@ -37,7 +37,7 @@ func helper(logger logr.Logger) { logger.Info("called by a helper") }
 
 var timestamp = regexp.MustCompile(`"ts":[0-9.]+,`)
 
-func TestNew_WritesTheSameLines(t *testing.T) {
+func TestLazyLogger_WritesTheSameLines(t *testing.T) {
 	for name, newLogger := range map[string]func(out *bytes.Buffer) logr.Logger{
 		"zap": func(out *bytes.Buffer) logr.Logger {
 			return zap.New(zap.WriteTo(out), zap.UseDevMode(true), zap.JSONEncoder())
@@ -48,7 +48,7 @@ func TestNew_WritesTheSameLines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var want, got bytes.Buffer
-			for _, logger := range []logr.Logger{newLogger(&want), lazylog.New(newLogger(&got))} {
+			for _, logger := range []logr.Logger{newLogger(&want), engine.LazyLogger(newLogger(&got))} {
 				writeLines(logger) // in one line, because errors have a stack
 			}
 			if timestamp.ReplaceAllString(got.String(), "") != timestamp.ReplaceAllString(want.String(), "") {
@@ -61,17 +61,17 @@ func TestNew_WritesTheSameLines(t *testing.T) {
 	}
 }
 
-func TestNew_WithoutASink(t *testing.T) {
-	logger := lazylog.New(logr.Logger{})
+func TestLazyLogger_WithoutASink(t *testing.T) {
+	logger := engine.LazyLogger(logr.Logger{})
 	logger.WithValues("key", "value").Info("nothing happens")
 	if logger.GetSink() != nil {
 		t.Errorf("sink = %v, want none", logger.GetSink())
 	}
 }
 
-func TestNew_AddsNoValuesWithoutALine(t *testing.T) {
+func TestLazyLogger_AddsNoValuesWithoutALine(t *testing.T) {
 	counting := &countingSink{}
-	logger := lazylog.New(logr.New(counting)).WithValues("a", 1).WithValues("b", 2).WithValues()
+	logger := engine.LazyLogger(logr.New(counting)).WithValues("a", 1).WithValues("b", 2).WithValues()
 	logger.V(1).Info("this level is not enabled")
 	if counting.added > 0 {
 		t.Errorf("values were added %d times before the first line", counting.added)
@@ -94,11 +94,11 @@ type helperSink struct {
 
 func (s *helperSink) GetCallStackHelper() func() { return func() { s.helped++ } }
 
-func TestNew_MarksItsFrames(t *testing.T) {
+func TestLazyLogger_MarksItsFrames(t *testing.T) {
 	helper := &helperSink{}
-	lazylog.New(logr.New(helper)).Info("a line")
+	engine.LazyLogger(logr.New(helper)).Info("a line")
 	if helper.helped != 2 {
-		t.Errorf("%d frames are marked, want 2: of logr and of lazylog", helper.helped)
+		t.Errorf("%d frames are marked, want 2: of logr and of the lazy logger", helper.helped)
 	}
 }
 

@@ -1,15 +1,13 @@
-package keyed_test
+package engine
 
 import (
 	"slices"
 	"sync"
 	"testing"
-
-	"github.com/kopf-runtime/kopf-runtime/internal/keyed"
 )
 
-func TestMap(t *testing.T) {
-	var m keyed.Map[string, int]
+func TestKeyedMap(t *testing.T) {
+	var m keyedMap[string, int]
 	expect := func(keys ...string) {
 		t.Helper()
 		got := m.Keys()
@@ -37,8 +35,8 @@ func TestMap(t *testing.T) {
 	expect("b")
 }
 
-func TestMap_Update(t *testing.T) {
-	var m keyed.Map[string, int]
+func TestKeyedMap_Update(t *testing.T) {
+	var m keyedMap[string, int]
 	for _, test := range []struct {
 		name   string
 		next   int
@@ -65,8 +63,8 @@ func TestMap_Update(t *testing.T) {
 	}
 }
 
-func TestMap_ConcurrentUpdates(t *testing.T) {
-	var m keyed.Map[int, int]
+func TestKeyedMap_ConcurrentUpdates(t *testing.T) {
+	var m keyedMap[int, int]
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {

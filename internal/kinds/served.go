@@ -1,4 +1,4 @@
-package served
+package kinds
 
 import (
 	"fmt"
@@ -13,9 +13,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// Discover returns which verbs the API server supports for a kind, and whether it has the status subresource and is namespaced. The verbs
+// discover returns which verbs the API server supports for a kind, and whether it has the status subresource and is namespaced. The verbs
 // are nil if the kind is not served.
-func Discover(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (verbs metav1.Verbs, hasStatus, namespaced bool, err error) {
+func discover(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (verbs metav1.Verbs, hasStatus, namespaced bool, err error) {
 	list, err := client.ServerResourcesForGroupVersion(gvk.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
 		return nil, false, false, nil

@@ -1,4 +1,4 @@
-package fieldtype
+package validation
 
 import (
 	"encoding"
@@ -8,38 +8,36 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// A Type is the type of a field. [Go] implements it for Go types; a kind's schema can be a different implementation.
-type Type interface {
+// A FieldType is the type of a field. [GoType] implements it for Go types; a kind's schema can be a different implementation.
+type FieldType interface {
 	// Child returns the type of an object's field or of a map's values. It returns nil for an unknown field.
-	Child(key string) Type
+	Child(key string) FieldType
 	// Children returns the names of an object's fields.
-	Children() []Name
+	Children() []FieldName
 	// IsMap reports whether the field is a map with arbitrary keys.
 	IsMap() bool
-	// JSON returns the field's JSON type, or Any if it is unknown. A field of type Any can have unknown children.
-	JSON() JSON
+	// JSON returns the field's JSON type, or JSONAny if it is unknown. A field of type JSONAny can have unknown children.
+	JSON() JSONType
 	// IsOmitted reports whether an object's JSON form omits the field if it has this value.
 	IsOmitted(value any) bool
 }
 
-// A Name is a field's name in JSON, and its name in Go if there is a Go type.
-type Name struct{ JSON, Go string }
+// A FieldName is a field's name in JSON, and its name in Go if there is a Go type.
+type FieldName struct{ JSON, Go string }
 
-// LookUp follows a path and returns the type of its field. If the path doesn't exist, unknown is the path up to the first missing key, and
-// suggestion is a similar path or empty. Below a field of type Any, every path exists.
-func LookUp(root Type, path []string) (field Type, unknown, suggestion string) {
+// LookUpField follows a path and returns the type of its field. If the path doesn't exist, unknown is the path up to the first missing key,
+// and suggestion is a similar path or empty. Below a field of type JSONAny, every path exists.
+func LookUpField(root FieldType, path []string) (field FieldType, unknown, suggestion string) {
 	field = root
 	for i, key := range path {
 		next := field.Child(key)
-		if next == nil && field.JSON() == Any {
+		if next == nil && field.JSON() == JSONAny {
 			return field, "", ""
 		}
 		if next == nil {
-			return nil, validation.JoinFieldPath(path[:i+1]), suggestPath(root, path)
+			return nil, JoinFieldPath(path[:i+1]), suggestPath(root, path)
 		}
 		field = next
 	}
@@ -47,23 +45,23 @@ func LookUp(root Type, path []string) (field Type, unknown, suggestion string) {
 }
 
 // suggestPath returns the path with corrected keys, up to the first one that it can't correct. The result is empty if it can't correct any.
-func suggestPath(root Type, path []string) string {
+func suggestPath(root FieldType, path []string) string {
 	field, parent := root, root
 	var corrected []string
 	changed := false
 	for i, key := range path {
 		next := field.Child(key)
 		switch {
-		case next == nil && field.JSON() == Any:
-			return validation.JoinFieldPath(append(corrected, path[i:]...))
-		case next == nil && parent.IsMap() && i > 0 && field.JSON() == String:
+		case next == nil && field.JSON() == JSONAny:
+			return JoinFieldPath(append(corrected, path[i:]...))
+		case next == nil && parent.IsMap() && i > 0 && field.JSON() == JSONString:
 			// The path probably contains a map key with unescaped dots.
 			corrected[i-1] = strings.Join(path[i-1:], ".")
-			return validation.JoinFieldPath(corrected)
+			return JoinFieldPath(corrected)
 		case next == nil:
 			if key = closestField(key, field.Children()); key == "" {
 				if changed {
-					return validation.JoinFieldPath(corrected)
+					return JoinFieldPath(corrected)
 				}
 				return ""
 			}
@@ -73,12 +71,12 @@ func suggestPath(root Type, path []string) string {
 		corrected = append(corrected, key)
 		parent, field = field, next
 	}
-	return validation.JoinFieldPath(corrected)
+	return JoinFieldPath(corrected)
 }
 
 // closestField returns the JSON name of the field with this Go name, or else the most similar JSON name. It returns an empty string if no
 // name is similar.
-func closestField(key string, names []Name) string {
+func closestField(key string, names []FieldName) string {
 	var jsonNames []string
 	for _, name := range names {
 		if strings.EqualFold(name.Go, key) {
@@ -86,18 +84,18 @@ func closestField(key string, names []Name) string {
 		}
 		jsonNames = append(jsonNames, name.JSON)
 	}
-	closest, _ := validation.Closest(key, jsonNames)
+	closest, _ := Closest(key, jsonNames)
 	return closest
 }
 
-// A goField is the Type of a field in a Go type.
+// A goField is the FieldType of a field in a Go type.
 type goField struct {
 	t    reflect.Type
 	tags []string // options of the JSON tag, such as omitempty
 }
 
-// Go returns the Type for a Go type, or nil for unstructured objects.
-func Go(t reflect.Type) Type {
+// GoType returns the FieldType for a Go type, or nil for unstructured objects.
+func GoType(t reflect.Type) FieldType {
 	if t == reflect.TypeFor[*unstructured.Unstructured]() {
 		return nil
 	}
@@ -117,44 +115,44 @@ func (f goField) elem() reflect.Type {
 	return t
 }
 
-func (f goField) JSON() JSON {
+func (f goField) JSON() JSONType {
 	t := f.elem()
 	for _, custom := range []reflect.Type{marshaler, textMarshaler} {
 		if t.Implements(custom) || reflect.PointerTo(t).Implements(custom) {
-			return Any
+			return JSONAny
 		}
 	}
 	if slices.Contains(f.tags, "string") {
-		return Any
+		return JSONAny
 	}
 	switch t.Kind() {
 	case reflect.String:
-		return String
+		return JSONString
 	case reflect.Bool:
-		return Boolean
+		return JSONBoolean
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return Integer
+		return JSONInteger
 	case reflect.Float32, reflect.Float64:
-		return Number
+		return JSONNumber
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
-			return String
+			return JSONString
 		}
-		return List
+		return JSONList
 	case reflect.Array:
-		return List
+		return JSONList
 	case reflect.Struct, reflect.Map:
-		return Object
+		return JSONObject
 	default:
-		return Any
+		return JSONAny
 	}
 }
 
 func (f goField) IsMap() bool { return f.elem().Kind() == reflect.Map }
 
-func (f goField) Child(key string) Type {
-	if f.JSON() == Any {
+func (f goField) Child(key string) FieldType {
+	if f.JSON() == JSONAny {
 		return nil // the type has a custom JSON form
 	}
 	if f.IsMap() {
@@ -168,7 +166,7 @@ func (f goField) Child(key string) Type {
 	return nil
 }
 
-func (f goField) Children() (names []Name) {
+func (f goField) Children() (names []FieldName) {
 	for name := range f.fields() {
 		names = append(names, name)
 	}
@@ -176,8 +174,8 @@ func (f goField) Children() (names []Name) {
 }
 
 // fields iterates over the fields in a struct's JSON form, including those of embedded structs.
-func (f goField) fields() func(yield func(Name, Type) bool) {
-	return func(yield func(Name, Type) bool) {
+func (f goField) fields() func(yield func(FieldName, FieldType) bool) {
+	return func(yield func(FieldName, FieldType) bool) {
 		t := f.elem()
 		if t.Kind() != reflect.Struct {
 			return
@@ -199,7 +197,7 @@ func (f goField) fields() func(yield func(Name, Type) bool) {
 			if name == "" {
 				name = field.Name
 			}
-			if !yield(Name{JSON: name, Go: field.Name}, goField{t: field.Type, tags: tags}) {
+			if !yield(FieldName{JSON: name, Go: field.Name}, goField{t: field.Type, tags: tags}) {
 				return
 			}
 		}

@@ -1,4 +1,4 @@
-package lazylog
+package engine
 
 import (
 	"slices"
@@ -10,18 +10,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// New returns a logger whose derived loggers add their values only when they write a line.
-func New(logger logr.Logger) logr.Logger {
+// LazyLogger returns a logger whose derived loggers add their values only when they write their first line. Every reconcile and every
+// handler call gets its own loggers, and most of them write one line or none, so encoding all their values up front would take a
+// considerable part of a reconcile.
+func LazyLogger(logger logr.Logger) logr.Logger {
 	base := logger.GetSink()
-	if _, isLazy := base.(*sink); isLazy || base == nil {
+	if _, isLazy := base.(*lazySink); isLazy || base == nil {
 		return logger
 	}
-	return logger.WithSink(&sink{base: withCallDepth(base, 1)}) // the sink's frame
+	return logger.WithSink(&lazySink{base: withCallDepth(base, 1)}) // the sink's frame
 }
 
-// sink is a log sink with values that its base doesn't have yet. The base skips this sink's stack frame. A sink is safe for concurrent use
-// if its base is.
-type sink struct {
+// A lazySink is a log sink with values that its base doesn't have yet. The base skips this sink's stack frame. A lazySink is safe for
+// concurrent use if its base is.
+type lazySink struct {
 	base   logr.LogSink
 	values []any
 
@@ -32,7 +34,7 @@ type sink struct {
 
 // forLine returns the sink and the values for a line. Most loggers write a single line, so the first one just passes the logger's values
 // along with its own, which is cheaper than adding them to the base.
-func (s *sink) forLine(keysAndValues []any) (logr.LogSink, []any) {
+func (s *lazySink) forLine(keysAndValues []any) (logr.LogSink, []any) {
 	if s.hasWritten.Swap(true) || len(s.values) == 0 {
 		return s.resolve(), keysAndValues
 	}
@@ -40,7 +42,7 @@ func (s *sink) forLine(keysAndValues []any) (logr.LogSink, []any) {
 }
 
 // resolve returns the base with the values.
-func (s *sink) resolve() logr.LogSink {
+func (s *lazySink) resolve() logr.LogSink {
 	s.once.Do(func() {
 		s.complete = s.base
 		if len(s.values) > 0 {
@@ -58,48 +60,48 @@ func withCallDepth(base logr.LogSink, depth int) logr.LogSink {
 }
 
 // Init implements [logr.LogSink]. The base is already initialized.
-func (s *sink) Init(logr.RuntimeInfo) {}
+func (s *lazySink) Init(logr.RuntimeInfo) {}
 
 // Enabled implements [logr.LogSink].
-func (s *sink) Enabled(level int) bool { return s.base.Enabled(level) }
+func (s *lazySink) Enabled(level int) bool { return s.base.Enabled(level) }
 
 // Info implements [logr.LogSink].
-func (s *sink) Info(level int, msg string, keysAndValues ...any) {
+func (s *lazySink) Info(level int, msg string, keysAndValues ...any) {
 	s.GetCallStackHelper()()
 	base, values := s.forLine(keysAndValues)
 	base.Info(level, msg, values...)
 }
 
 // Error implements [logr.LogSink].
-func (s *sink) Error(err error, msg string, keysAndValues ...any) {
+func (s *lazySink) Error(err error, msg string, keysAndValues ...any) {
 	s.GetCallStackHelper()()
 	base, values := s.forLine(keysAndValues)
 	base.Error(err, msg, values...)
 }
 
 // WithValues implements [logr.LogSink]. If a value can change, it adds all values immediately and returns a sink that isn't lazy.
-func (s *sink) WithValues(keysAndValues ...any) logr.LogSink {
+func (s *lazySink) WithValues(keysAndValues ...any) logr.LogSink {
 	switch {
 	case len(keysAndValues) == 0:
 		return s
 	case slices.ContainsFunc(keysAndValues, canChange):
 		return withCallDepth(s.resolve().WithValues(keysAndValues...), -1) // without this sink's frame
 	}
-	return &sink{base: s.base, values: slices.Concat(s.values, keysAndValues)}
+	return &lazySink{base: s.base, values: slices.Concat(s.values, keysAndValues)}
 }
 
 // WithName implements [logr.LogSink].
-func (s *sink) WithName(name string) logr.LogSink {
-	return &sink{base: s.base.WithName(name), values: s.values}
+func (s *lazySink) WithName(name string) logr.LogSink {
+	return &lazySink{base: s.base.WithName(name), values: s.values}
 }
 
 // WithCallDepth implements [logr.CallDepthLogSink].
-func (s *sink) WithCallDepth(depth int) logr.LogSink {
-	return &sink{base: withCallDepth(s.base, depth), values: s.values}
+func (s *lazySink) WithCallDepth(depth int) logr.LogSink {
+	return &lazySink{base: withCallDepth(s.base, depth), values: s.values}
 }
 
 // GetCallStackHelper implements [logr.CallStackHelperLogSink].
-func (s *sink) GetCallStackHelper() func() {
+func (s *lazySink) GetCallStackHelper() func() {
 	if helper, ok := s.base.(logr.CallStackHelperLogSink); ok {
 		return helper.GetCallStackHelper()
 	}

@@ -1,4 +1,4 @@
-package registry_test
+package invoke_test
 
 import (
 	"strings"
@@ -6,13 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/registry"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 )
 
 // newRegistry returns a registry with handlers of type string.
-func newRegistry(t *testing.T, ids ...string) *registry.Registry[string] {
+func newRegistry(t *testing.T, ids ...string) *invoke.Registry[string] {
 	t.Helper()
-	var r registry.Registry[string]
+	var r invoke.Registry[string]
 	for _, id := range ids {
 		if err := r.Add(id, "key of "+id, "handler of "+id); err != nil {
 			t.Fatal(err)
@@ -21,19 +21,12 @@ func newRegistry(t *testing.T, ids ...string) *registry.Registry[string] {
 	return &r
 }
 
-func equal(t *testing.T, what string, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
 func TestRegistry_KeepsOrderOfRegistration(t *testing.T) {
 	r := newRegistry(t, "c", "a", "b")
 	equal(t, "HND-10 ids", r.IDs(), []string{"c", "a", "b"})
 }
 
-func TestGet(t *testing.T) {
+func TestRegistry_Get(t *testing.T) {
 	r := newRegistry(t, "a", "b")
 	handler, ok := r.Get("b")
 	equal(t, "handler", handler, "handler of b")
@@ -44,14 +37,14 @@ func TestGet(t *testing.T) {
 }
 
 func TestRegistry_ZeroValueIsEmpty(t *testing.T) {
-	var r registry.Registry[func()]
+	var r invoke.Registry[func()]
 	equal(t, "ids", len(r.IDs()), 0)
 	if _, ok := r.Get("a"); ok {
 		t.Error("the empty registry returned a handler")
 	}
 }
 
-func TestAdd_RejectsDuplicates(t *testing.T) {
+func TestRegistry_AddRejectsDuplicates(t *testing.T) {
 	for _, test := range []struct {
 		name, id, key string
 		want          []string // parts of the error

@@ -1,4 +1,4 @@
-package registry
+package invoke
 
 import (
 	"fmt"
@@ -6,7 +6,8 @@ import (
 	"maps"
 )
 
-// Registry stores handlers of type H by id, in the order of their registration. The zero value is empty.
+// Registry stores the handlers of one kind, of type H, by id and in the order of their registration. Ids and storage keys are unique. All
+// handlers must be added before the engine starts, because reading takes no lock. The zero value is empty.
 type Registry[H any] struct {
 	ids      []string
 	handlers map[string]H

@@ -1,4 +1,4 @@
-package keyed
+package engine
 
 import (
 	"maps"
@@ -7,17 +7,18 @@ import (
 	"sync/atomic"
 )
 
-// Map is a map that is safe for concurrent use. The zero Map is empty. Reading an empty Map doesn't take a lock.
+// A keyedMap is a map for data that only a few objects have at a time. It is safe for concurrent use. The zero keyedMap is empty. Reading
+// an empty keyedMap doesn't take a lock.
 //
 // Goroutines share the values, so don't change the fields or items of a stored value. Store a new value instead.
-type Map[K comparable, V any] struct {
+type keyedMap[K comparable, V any] struct {
 	count  atomic.Int64
 	mu     sync.Mutex
 	values map[K]V
 }
 
 // Get returns a key's value, or the zero value if there is none.
-func (m *Map[K, V]) Get(key K) (value V) {
+func (m *keyedMap[K, V]) Get(key K) (value V) {
 	if m.Len() == 0 {
 		return value
 	}
@@ -27,12 +28,12 @@ func (m *Map[K, V]) Get(key K) (value V) {
 }
 
 // Set stores the value of a key.
-func (m *Map[K, V]) Set(key K, value V) {
+func (m *keyedMap[K, V]) Set(key K, value V) {
 	m.Update(key, func(V, bool) (V, bool) { return value, true })
 }
 
 // Take removes a key and returns its value, or the zero value if there is none.
-func (m *Map[K, V]) Take(key K) (value V) {
+func (m *keyedMap[K, V]) Take(key K) (value V) {
 	if m.Len() == 0 {
 		return value
 	}
@@ -45,7 +46,7 @@ func (m *Map[K, V]) Take(key K) (value V) {
 
 // Update replaces a key's value with the one that change returns. If keep is false, it removes the key. Update locks the map during the
 // call, so change must not use the map, except for Len.
-func (m *Map[K, V]) Update(key K, change func(stored V, found bool) (next V, keep bool)) {
+func (m *keyedMap[K, V]) Update(key K, change func(stored V, found bool) (next V, keep bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	stored, found := m.values[key]
@@ -60,11 +61,11 @@ func (m *Map[K, V]) Update(key K, change func(stored V, found bool) (next V, kee
 }
 
 // Keys returns the keys in random order.
-func (m *Map[K, V]) Keys() []K {
+func (m *keyedMap[K, V]) Keys() []K {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Collect(maps.Keys(m.values))
 }
 
 // Len returns the number of keys.
-func (m *Map[K, V]) Len() int { return int(m.count.Load()) }
+func (m *keyedMap[K, V]) Len() int { return int(m.count.Load()) }

@@ -1,24 +1,26 @@
-package indexing
+package kopf
 
 import (
 	"iter"
 	"sync"
 )
 
-// Index stores objects' values by key. Each object has an id.
-type Index[K comparable, V any, ID comparable] struct {
+// A valueIndex stores objects' values by key. Each object has an id, and at most one value for each key. The size of the index doesn't
+// affect the cost of an update or a lookup. A valueIndex is safe for concurrent use, but only one goroutine at a time may update the values
+// of an object.
+type valueIndex[K comparable, V any, ID comparable] struct {
 	mu     sync.RWMutex
 	values map[K]map[ID]V
 	keys   map[ID][]K // the keys under which an object has values
 }
 
-// New returns an empty index.
-func New[K comparable, V any, ID comparable]() *Index[K, V, ID] {
-	return &Index[K, V, ID]{values: map[K]map[ID]V{}, keys: map[ID][]K{}}
+// newValueIndex returns an empty index.
+func newValueIndex[K comparable, V any, ID comparable]() *valueIndex[K, V, ID] {
+	return &valueIndex[K, V, ID]{values: map[K]map[ID]V{}, keys: map[ID][]K{}}
 }
 
 // Set replaces all values of an object. It copies the map.
-func (x *Index[K, V, ID]) Set(id ID, values map[K]V) {
+func (x *valueIndex[K, V, ID]) Set(id ID, values map[K]V) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, key := range x.keys[id] {
@@ -42,10 +44,10 @@ func (x *Index[K, V, ID]) Set(id ID, values map[K]V) {
 }
 
 // Remove removes all values of an object.
-func (x *Index[K, V, ID]) Remove(id ID) { x.Set(id, nil) }
+func (x *valueIndex[K, V, ID]) Remove(id ID) { x.Set(id, nil) }
 
 // Clear removes the values of all objects.
-func (x *Index[K, V, ID]) Clear() {
+func (x *valueIndex[K, V, ID]) Clear() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	clear(x.values)
@@ -53,7 +55,7 @@ func (x *Index[K, V, ID]) Clear() {
 }
 
 // Prune removes the values of all objects for which keep returns false. keep must not use the index.
-func (x *Index[K, V, ID]) Prune(keep func(ID) bool) {
+func (x *valueIndex[K, V, ID]) Prune(keep func(ID) bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for id, keys := range x.keys {
@@ -67,7 +69,7 @@ func (x *Index[K, V, ID]) Prune(keep func(ID) bool) {
 	}
 }
 
-func (x *Index[K, V, ID]) drop(id ID, key K) {
+func (x *valueIndex[K, V, ID]) drop(id ID, key K) {
 	delete(x.values[key], id)
 	if len(x.values[key]) == 0 {
 		delete(x.values, key)
@@ -75,7 +77,7 @@ func (x *Index[K, V, ID]) drop(id ID, key K) {
 }
 
 // Get returns a copy of a key's values, in no particular order. It returns nil if there are none.
-func (x *Index[K, V, ID]) Get(key K) []V {
+func (x *valueIndex[K, V, ID]) Get(key K) []V {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	if len(x.values[key]) == 0 {
@@ -89,14 +91,14 @@ func (x *Index[K, V, ID]) Get(key K) []V {
 }
 
 // Has reports whether a key has values.
-func (x *Index[K, V, ID]) Has(key K) bool {
+func (x *valueIndex[K, V, ID]) Has(key K) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return len(x.values[key]) > 0
 }
 
 // Len returns the number of keys.
-func (x *Index[K, V, ID]) Len() int {
+func (x *valueIndex[K, V, ID]) Len() int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return len(x.values)
@@ -104,7 +106,7 @@ func (x *Index[K, V, ID]) Len() int {
 
 // All iterates over the keys in no particular order, with a copy of each key's values. It doesn't hold the lock between keys, so it skips
 // keys that are removed during the iteration.
-func (x *Index[K, V, ID]) All() iter.Seq2[K, []V] {
+func (x *valueIndex[K, V, ID]) All() iter.Seq2[K, []V] {
 	return func(yield func(K, []V) bool) {
 		x.mu.RLock()
 		keys := make([]K, 0, len(x.values))

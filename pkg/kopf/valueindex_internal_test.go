@@ -1,4 +1,4 @@
-package indexing_test
+package kopf
 
 import (
 	"fmt"
@@ -8,13 +8,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/kopf-runtime/kopf-runtime/internal/indexing"
 )
 
-type index = indexing.Index[string, int, string]
+type index = valueIndex[string, int, string]
 
-func newIndex() *index { return indexing.New[string, int, string]() }
+func newIndex() *index { return newValueIndex[string, int, string]() }
 
 // content returns all values of an index, sorted.
 func content(x *index) map[string][]int {
@@ -32,7 +30,7 @@ func equal(t *testing.T, what string, got, want any) {
 	}
 }
 
-func TestIndex(t *testing.T) {
+func TestValueIndex(t *testing.T) {
 	type values = map[string]int
 	type step struct {
 		id     string
@@ -78,7 +76,7 @@ func TestIndex(t *testing.T) {
 }
 
 // IDX-02: changes of arguments and results do not change the index.
-func TestIndex_CopiesValues(t *testing.T) {
+func TestValueIndex_CopiesValues(t *testing.T) {
 	x := newIndex()
 	given := map[string]int{"a": 1}
 	x.Set("1", given)
@@ -90,7 +88,7 @@ func TestIndex_CopiesValues(t *testing.T) {
 	equal(t, "content", content(x), map[string][]int{"a": {1}})
 }
 
-func TestClear(t *testing.T) {
+func TestValueIndex_Clear(t *testing.T) {
 	x := newIndex()
 	x.Set("1", map[string]int{"a": 1, "b": 2})
 	x.Clear()
@@ -99,7 +97,7 @@ func TestClear(t *testing.T) {
 	equal(t, "IDX-05 values after Clear", content(x), map[string][]int{"b": {3}})
 }
 
-func TestPrune(t *testing.T) {
+func TestValueIndex_Prune(t *testing.T) {
 	x := newIndex()
 	for _, id := range []string{"1", "2", "3"} {
 		x.Set(id, map[string]int{"all": 1, "of " + id: 1})
@@ -110,7 +108,7 @@ func TestPrune(t *testing.T) {
 	equal(t, "content after another update", content(x), map[string][]int{"all": {1, 1, 2}, "of 1": {1}, "of 3": {1}})
 }
 
-func TestAll_BreakAndConcurrentUpdate(t *testing.T) {
+func TestValueIndex_AllWithBreakAndConcurrentUpdate(t *testing.T) {
 	x := newIndex()
 	for n := range 5 {
 		x.Set(fmt.Sprint(n), map[string]int{fmt.Sprint(n): n})
@@ -133,8 +131,8 @@ func TestAll_BreakAndConcurrentUpdate(t *testing.T) {
 	equal(t, "IDX-20 remaining keys", x.Len(), 1)
 }
 
-// BenchmarkIndex_Get shows IDX-19: the duration of a lookup does not depend on the number of keys and objects.
-func BenchmarkIndex_Get(b *testing.B) {
+// BenchmarkValueIndex_Get shows IDX-19: the duration of a lookup does not depend on the number of keys and objects.
+func BenchmarkValueIndex_Get(b *testing.B) {
 	for _, size := range []int{1, 1_000, 100_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			x := newIndex()
@@ -151,7 +149,7 @@ func BenchmarkIndex_Get(b *testing.B) {
 }
 
 // The informer updates the index while handlers read it.
-func TestIndex_ConcurrentUse(t *testing.T) {
+func TestValueIndex_ConcurrentUse(t *testing.T) {
 	const objects, rounds = 8, 200
 	x := newIndex()
 	var wg sync.WaitGroup

@@ -1,4 +1,4 @@
-package fieldtype
+package validation
 
 import (
 	"encoding/json"
@@ -6,36 +6,36 @@ import (
 	"strconv"
 )
 
-// JSON is a JSON type. Its text includes the article, so messages can use it as it is.
-type JSON string
+// JSONType is a JSON type. Its text includes the article, so messages can use it as it is.
+type JSONType string
 
 // The types of JSON values.
 const (
-	Any     JSON = ""
-	String  JSON = "a string"
-	Integer JSON = "an integer"
-	Number  JSON = "a number"
-	Boolean JSON = "a boolean"
-	List    JSON = "a list"
-	Object  JSON = "an object"
+	JSONAny     JSONType = ""
+	JSONString  JSONType = "a string"
+	JSONInteger JSONType = "an integer"
+	JSONNumber  JSONType = "a number"
+	JSONBoolean JSONType = "a boolean"
+	JSONList    JSONType = "a list"
+	JSONObject  JSONType = "an object"
 )
 
 // Accepts reports whether a field of this JSON type can have the value. It returns true for nil, and for Go types that never occur in
 // decoded JSON.
-func (t JSON) Accepts(value any) bool {
+func (t JSONType) Accepts(value any) bool {
 	switch value := value.(type) {
 	case string:
-		return t == String
+		return t == JSONString
 	case bool:
-		return t == Boolean
+		return t == JSONBoolean
 	case int64:
-		return t == Integer || t == Number
+		return t == JSONInteger || t == JSONNumber
 	case float64:
-		return t == Number || t == Integer && value == math.Trunc(value)
+		return t == JSONNumber || t == JSONInteger && value == math.Trunc(value)
 	case []any:
-		return t == List
+		return t == JSONList
 	case map[string]any:
-		return t == Object
+		return t == JSONObject
 	default:
 		return true
 	}
@@ -43,31 +43,31 @@ func (t JSON) Accepts(value any) bool {
 
 // Suggest returns the value that the user probably meant, in this JSON type. If it can't guess, it describes the type, such as "a whole
 // number".
-func (t JSON) Suggest(value any) string {
+func (t JSONType) Suggest(value any) string {
 	written, isText := value.(string)
 	switch t {
-	case String:
+	case JSONString:
 		switch value.(type) {
 		case bool, int64, float64:
 			if text, err := json.Marshal(value); err == nil {
 				return strconv.Quote(string(text))
 			}
 		}
-	case Integer:
+	case JSONInteger:
 		if _, err := strconv.ParseInt(written, 10, 64); isText && err == nil {
 			return written
 		}
 		return "a whole number"
-	case Number:
+	case JSONNumber:
 		if _, err := strconv.ParseFloat(written, 64); isText && err == nil {
 			return written
 		}
-	case Boolean:
+	case JSONBoolean:
 		if isText && (written == "true" || written == "false") {
 			return written
 		}
 		return "true or false"
-	case Any, List, Object:
+	case JSONAny, JSONList, JSONObject:
 	}
 	return string(t)
 }

@@ -1,4 +1,4 @@
-package served
+package kinds
 
 import (
 	"context"
@@ -20,7 +20,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
-	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -33,11 +32,11 @@ const (
 // ConditionsHint is what error messages say about storing conditions in a different field.
 const ConditionsHint = "to use another field, pass the option WithConditionsIn to For"
 
-// CheckSchema returns an error if the kind's schema lacks fields for the progress store, the baseline or the conditions. The API server
+// checkSchema returns an error if the kind's schema lacks fields for the progress store, the baseline or the conditions. The API server
 // would drop these fields, so the operator would write them again and again. storages are the stores and the baseline on the objects. The
-// published schema is only read if there are fields to check, and reading it needs no extra permissions. If that fails, CheckSchema logs
+// published schema is only read if there are fields to check, and reading it needs no extra permissions. If that fails, checkSchema logs
 // the error and returns nil.
-func CheckSchema(ctx context.Context, client *discovery.DiscoveryClient, kind *engine.Kind, storages []any) error {
+func checkSchema(ctx context.Context, client *discovery.DiscoveryClient, kind *engine.Kind, storages []any) error {
 	var users []any
 	for _, storage := range storages {
 		if user, ok := storage.(progress.FieldUser); ok && len(user.Fields()) > 0 {
@@ -87,7 +86,7 @@ func conditionFields(kind *engine.Kind) (paths [][]string) {
 	if kind.Root != nil {
 		types = append(types, kind.Root.Type)
 	}
-	for _, handlers := range []*registry.Registry[*invoke.Handler]{&kind.Handlers, &kind.ReconcileHandlers} {
+	for _, handlers := range []*invoke.Registry[*invoke.Handler]{&kind.Handlers, &kind.ReconcileHandlers} {
 		for _, id := range handlers.IDs() {
 			if handler, _ := handlers.Get(id); handler.ConditionType != "" {
 				types = append(types, handler.ConditionType)

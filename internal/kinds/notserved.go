@@ -1,4 +1,4 @@
-package served
+package kinds
 
 import (
 	"fmt"
@@ -12,11 +12,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// ErrNotServed returns the error for a kind that the API server does not serve. If it can, it suggests the most similar kind, or the same
+// errNotServed returns the error for a kind that the API server does not serve. If it can, it suggests the most similar kind, or the same
 // kind in a different version or group. API groups that the server can't list at the moment are left out.
-func ErrNotServed(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) error {
+func errNotServed(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) error {
 	_, lists, _ := client.ServerGroupsAndResources() // even after an error, the result contains the readable groups
-	var all []Kind
+	var all []ServedKind
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -24,21 +24,21 @@ func ErrNotServed(client discovery.DiscoveryInterface, gvk schema.GroupVersionKi
 		}
 		for _, r := range list.APIResources {
 			if !strings.Contains(r.Name, "/") {
-				all = append(all, Kind{gv.WithKind(r.Kind), r})
+				all = append(all, ServedKind{gv.WithKind(r.Kind), r})
 			}
 		}
 	}
-	return Explain(all, gvk)
+	return ExplainNotServed(all, gvk)
 }
 
-// A Kind is a served kind with its resource.
-type Kind struct {
+// A ServedKind is a served kind with its resource.
+type ServedKind struct {
 	schema.GroupVersionKind
 	Resource metav1.APIResource
 }
 
-// Explain returns the error for a kind that is not among the served ones.
-func Explain(served []Kind, gvk schema.GroupVersionKind) error {
+// ExplainNotServed returns the error for a kind that is not among the served ones.
+func ExplainNotServed(served []ServedKind, gvk schema.GroupVersionKind) error {
 	gv := gvk.GroupVersion()
 	var inVersion, inGroup, elsewhere []string // kinds in the version, kinds in the group, and other group versions that have the kind
 	versions := map[string]bool{}
@@ -66,7 +66,7 @@ func Explain(served []Kind, gvk schema.GroupVersionKind) error {
 	case len(versions) > 0:
 		prefix = fmt.Sprintf("the API server does not serve %s, but serves other versions of the group", gv)
 	}
-	if sameGroup := slices.DeleteFunc(slices.Clone(elsewhere), func(other string) bool { return GroupOf(other) != gvk.Group }); len(sameGroup) > 0 {
+	if sameGroup := slices.DeleteFunc(slices.Clone(elsewhere), func(other string) bool { return groupOf(other) != gvk.Group }); len(sameGroup) > 0 {
 		return fmt.Errorf("%s; it serves %s in %s: correct the version", prefix, gvk.Kind, strings.Join(sameGroup, ", "))
 	}
 	if closest, found := validation.Closest(gvk.Kind, append(inVersion, inGroup...)); found {
@@ -84,8 +84,8 @@ func Explain(served []Kind, gvk schema.GroupVersionKind) error {
 	return fmt.Errorf("the API server does not serve %s: install its CustomResourceDefinition first, or add WhenServed to For", gv)
 }
 
-// GroupOf returns an apiVersion's group. If the apiVersion is invalid, it returns a text that no group can equal.
-func GroupOf(apiVersion string) string {
+// groupOf returns an apiVersion's group. If the apiVersion is invalid, it returns a text that no group can equal.
+func groupOf(apiVersion string) string {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
 		return "?"
