@@ -1,5 +1,5 @@
 // Package controlplane runs a real kube-apiserver and etcd on this machine, for the tests, the demo and the examples of this repository.
-// Users' tests have package kopftest instead. Both packages rely on package reaper to stop the servers.
+// Users' tests have package kopftest instead. Both packages rely on a [Reaper] to stop the servers.
 //
 //	cp, err := controlplane.Start(controlplane.Options{
 //		CRDPaths: []string{"config/crd"},
@@ -25,6 +25,24 @@
 //
 // On Linux and macOS, the reaper even stops the servers if this process exits without Stop: after Ctrl-C, a panic, a timeout of go test, or
 // SIGKILL, and even during Start.
+//
+// # The reaper
+//
+// A [Reaper] kills the servers that a test has started, however the test process exits:
+//
+//	r, err := controlplane.NewReaper(dir)
+//	if err != nil {
+//		return err
+//	}
+//	defer r.Stop()
+//	etcd.Path, err = r.WrapCommand("/usr/local/kubebuilder/bin/etcd")
+//
+// NewReaper starts a shell process that reads from a pipe held by the test process. A script from WrapCommand adds its process id to a list
+// in the directory before it turns into the server. The pipe is closed by Stop, or by the kernel when the test process is gone. That wakes
+// the reaper, which kills the listed servers, removes the directory and exits.
+//
+// A server's command line must contain the directory's name. The reaper spares all other processes, because the system may have reused the
+// id of a server that has exited.
 //
 // # Requirements
 //

@@ -20,8 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-
-	"github.com/kopf-runtime/kopf-runtime/internal/reaper"
 )
 
 const (
@@ -57,7 +55,7 @@ type ControlPlane struct {
 	dir         string // all files of the control plane
 	plane       envtest.ControlPlane
 	controllers *process // kube-controller-manager; nil if it wasn't started
-	guard       *reaper.Reaper
+	guard       *Reaper
 	kubeconfig  []byte
 	client      *http.Client
 	audited     bool
@@ -120,7 +118,7 @@ func start(assets string, opts Options) (*ControlPlane, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
-	guard, err := reaper.New(dir)
+	guard, err := NewReaper(dir)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("control plane: start the process that stops the servers: %w", err), os.RemoveAll(dir))
 	}

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/reaper"
+	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
 // Environment starts a real API server with etcd for a test, and stops them when the test ends. The start takes a few seconds. On Linux and
@@ -117,7 +117,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("create a temporary directory (check TMPDIR): %w", err)
 	}
-	watch, err := reaper.New(dir)
+	watch, err := controlplane.NewReaper(dir)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("start the process that stops the servers: %w", err), os.RemoveAll(dir))
 	}
@@ -161,7 +161,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 }
 
 // configureServers sets the servers' binaries and data directories. The reaper stops the servers when this process exits.
-func configureServers(plane *envtest.ControlPlane, watch *reaper.Reaper, assets, dir string) (err error) {
+func configureServers(plane *envtest.ControlPlane, watch *controlplane.Reaper, assets, dir string) (err error) {
 	plane.Etcd = &envtest.Etcd{DataDir: filepath.Join(dir, "etcd")}
 	plane.APIServer = &envtest.APIServer{CertDir: filepath.Join(dir, "kube-apiserver")}
 	for _, folder := range []string{plane.Etcd.DataDir, plane.APIServer.CertDir} {

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package reaper
+package controlplane
 
 import (
 	"fmt"
@@ -57,8 +57,8 @@ type Reaper struct {
 // reapers keeps references to all reapers. Otherwise, the garbage collector might close a reaper's pipe, and its servers would be killed.
 var reapers sync.Map
 
-// New starts a reaper for an existing directory, which the reaper finally removes.
-func New(dir string) (*Reaper, error) {
+// NewReaper starts a reaper for an existing directory, which the reaper finally removes.
+func NewReaper(dir string) (*Reaper, error) {
 	for _, name := range []string{"open", "pids"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			return nil, err

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package reaper
+package controlplane
 
 import (
 	"fmt"
@@ -12,10 +12,10 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestStop_KillsOnlyServersOfItsDirectory(t *testing.T) {
+func TestReaper_StopKillsOnlyServersOfItsDirectory(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
-	reaper, err := New(dir)
+	reaper, err := NewReaper(dir)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	// This process has the id of an ended server.
@@ -31,11 +31,11 @@ func TestStop_KillsOnlyServersOfItsDirectory(t *testing.T) {
 	g.Expect(other.Wait()).To(Succeed(), "the reaper must not kill a process of another program")
 }
 
-func TestWrapCommand_StartsOnlyUnderReaper(t *testing.T) {
+func TestReaper_StartsOnlyUnderReaper(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir() + "/it's here"
 	g.Expect(os.Mkdir(dir, 0o700)).To(Succeed())
-	reaper, err := New(dir)
+	reaper, err := NewReaper(dir)
 	g.Expect(err).NotTo(HaveOccurred())
 	echo, err := exec.LookPath("echo")
 	g.Expect(err).NotTo(HaveOccurred())
