@@ -16,21 +16,24 @@ import (
 // Reason says what happened to an object.
 type Reason string
 
-// The reasons. Only the first four can have handlers.
+// The reasons. Handlers can be registered for the first four.
 const (
 	Create Reason = "create"
 	Update Reason = "update"
 	Delete Reason = "delete"
 	Resume Reason = "resume"
 
+	// Revision means that nothing has happened to the object, but that handlers have newer revisions than it was handled with.
+	Revision Reason = "revision"
+
 	Noop Reason = "noop" // the essence has not changed
 	Free Reason = "free" // the object is being deleted and does not have our finalizer
 	Gone Reason = "gone" // the object does not exist
 )
 
-// HasHandlers reports whether handlers can be registered for the reason.
+// HasHandlers reports whether handlers can be called for the reason.
 func (r Reason) HasHandlers() bool {
-	return r == Create || r == Update || r == Delete || r == Resume
+	return r == Create || r == Update || r == Delete || r == Resume || r == Revision
 }
 
 // Facts determine the reason. They describe the object's state, and don't depend on individual watch events.
@@ -147,7 +150,7 @@ const (
 // Cause describes what happened to an object, with the states that handlers receive. Its maps must not be changed.
 type Cause struct {
 	Reason Reason
-	// Requested is true if nothing has happened to the object, and users have asked for calls of handlers.
+	// Requested is true if nothing has happened to the object: users have asked for calls of handlers, or handlers have newer revisions.
 	Requested bool
 	Facts
 	// Old is the last-handled essence, or nil if there is none or only its digest is stored.

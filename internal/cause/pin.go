@@ -164,16 +164,16 @@ func (c Cause) WithReason(reason Reason) Cause {
 	return c
 }
 
-// Request returns the cause as a user's request to call handlers for a reason, although nothing has happened to the object.
+// Request returns the cause as a request to call handlers for a reason, although nothing has happened to the object.
 func (c Cause) Request(reason Reason) Cause {
 	c.Reason, c.Requested = reason, true
 	return c
 }
 
-// Purpose returns what the handlers' records store as their cause. It is [Noop] for a request, so that a success on request doesn't count
-// for a later edit.
+// Purpose returns what the handlers' records store as their cause. It is [Noop] for a user's request, so that a success on request doesn't
+// count for a later edit.
 func (c *Cause) Purpose() string {
-	if c.Requested {
+	if c.Requested && c.Reason != Revision {
 		return string(Noop)
 	}
 	return string(c.Reason)

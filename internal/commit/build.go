@@ -12,6 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/leancache"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/leancache"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/revision"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -218,6 +220,8 @@ type Builder struct {
 	HandlerIDs []string
 	// Requests removes users' requests, and the answers to them. It is optional.
 	Requests essence.Cleaner
+	// Revisions is the key of the notes about revisions. It is optional.
+	Revisions *revision.Key
 	// Lean is the form of cached objects. It is nil if they are whole.
 	Lean      *leancache.Form
 	Finalizer string

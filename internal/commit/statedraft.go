@@ -175,6 +175,7 @@ func (d *stateDraft) newBaseline(obj client.Object) []byte {
 
 // diff returns the patch that turns the object into the target, and stamps it.
 func (d *stateDraft) diff(obj client.Object, content map[string]any) (patch.MergePatch, error) {
+	d.builder.Revisions.Renew(d.target, d.baselineOf(obj), d.baselineOf(d.target))
 	if d.onlyAnnotations {
 		doc := patch.DiffAnnotations(obj.GetAnnotations(), d.target.GetAnnotations())
 		if key, value, changed := d.stamp(doc, obj); changed {
@@ -191,6 +192,11 @@ func (d *stateDraft) diff(obj client.Object, content map[string]any) (patch.Merg
 		doc = patch.Merge(doc, patch.At([]string{"metadata", "annotations", key}, value))
 	}
 	return doc, nil
+}
+
+// baselineOf returns a function that returns the digest of an object's baseline.
+func (d *stateDraft) baselineOf(obj client.Object) func() string {
+	return func() string { return essence.BaselineDigest(d.builder.Baseline.Fetch(obj)) }
 }
 
 // removeFields replaces the removal of all annotations, or of the whole status, with the removal of each known field. Other clients may

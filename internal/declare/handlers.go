@@ -97,6 +97,16 @@ func findCycle(dependencies map[string][]string, id string, path []string) []str
 	return nil
 }
 
+// CheckRevisions returns an error for each handler with a revision that isn't for creations or updates.
+func CheckRevisions(kind *engine.Kind) (errs []error) {
+	for id, handler := range kind.Handlers.All() {
+		if handler.Revision > 0 && !handler.AnyReason && !slices.Contains(handler.Reasons, created) && !slices.Contains(handler.Reasons, updated) {
+			errs = append(errs, fmt.Errorf("handler %q: Revision has no effect on handlers that are called neither for creations nor for updates: remove it", id))
+		}
+	}
+	return errs
+}
+
 // CheckEarlierIDs returns an error for each RenamedFrom id that belongs to a handler, or that several handlers claim.
 func CheckEarlierIDs(kind *engine.Kind) (errs []error) {
 	renamed := map[string]string{}

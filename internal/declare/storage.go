@@ -47,6 +47,9 @@ func CheckStorage(settings *engine.Settings, kind engine.Kind) error {
 			errs = append(errs, fmt.Errorf("%s: WithRemote: %w", kind.GVK.Kind, err))
 		}
 	}
+	if len(kind.Revisions()) > 0 && !engine.StoresNotes(*settings, kind) {
+		errs = append(errs, fmt.Errorf("%s: Revision needs progress in annotations of the objects: store it there, or remove Revision", kind.GVK.Kind))
+	}
 	return errors.Join(errs...)
 }
 

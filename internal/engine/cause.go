@@ -101,6 +101,7 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation, unreadable func(
 	r.session.Unmatched = len(r.matching.handlers) == 0
 	r.session.Cause = e.causeFor(detected, r.draft.Base(), r.session.Unmatched)
 	e.findRequests(r)
+	e.findRevisions(r)
 	return stored
 }
 
@@ -261,17 +262,23 @@ func (e *Engine) checkCause(s subject) Hold {
 	if len(e.CauseHolds) == 0 {
 		return Hold{}
 	}
-	r := e.newReconciliation(s.known)
-	if r.draft.SetBase(s.obj) != nil {
+	r := e.evaluate(s)
+	if r == nil {
 		return Hold{}
 	}
+	return e.causeHold(r)
+}
+
+// evaluate detects the cause of an object and selects its handlers, without side effects. It returns nil if that is impossible.
+func (e *Engine) evaluate(s subject) *reconciliation {
+	r := e.newReconciliation(s.known)
 	ctx := log.IntoContext(context.Background(), logr.Discard())
-	if r.session.UseOverlay(ctx) != nil {
-		return Hold{}
+	if r.draft.SetBase(s.obj) != nil || r.session.UseOverlay(ctx) != nil {
+		return nil
 	}
 	e.detect(ctx, r, func(error) {})
 	e.selectHandlers(ctx, r)
-	return e.causeHold(r)
+	return r
 }
 
 func (e *Engine) causeHold(r *reconciliation) Hold {

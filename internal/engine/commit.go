@@ -30,6 +30,9 @@ func (e *Engine) commit(ctx context.Context, r *reconciliation) (Hold, error) {
 	if err != nil || written == nil {
 		return Hold{}, err
 	}
+	if r.session.IsFinished() {
+		r.checkNote(ctx)
+	}
 	if r.session.IsFinished() && len(r.matching.selection.Selected) > 0 {
 		sum := r.session.Records.Summary()
 		log.FromContext(ctx).Info("Handled", "reason", r.session.Cause.Reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
@@ -40,7 +43,10 @@ func (e *Engine) commit(ctx context.Context, r *reconciliation) (Hold, error) {
 // write writes all changes since the last write. It returns the object after the write, or nil if the object no longer exists.
 func (r *reconciliation) write(ctx context.Context) (client.Object, error) {
 	defer r.noteResult()
-	r.session.Annotate = r.answerRequests
+	r.session.Annotate = func(annotations map[string]string) {
+		r.answerRequests(annotations)
+		r.noteRevisions(annotations)
+	}
 	result, err := r.session.Write(ctx, r.reportConditions)
 	if r.details.Pending = nil; result.Pending {
 		r.details.Pending = r

@@ -40,6 +40,7 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 		if e.states.Observed(key) == nil {
 			e.queue.backingOff.Take(key)
 			e.forgetTracked(key)
+			e.leaveRollout(key)
 		}
 		t.last = e.wholeCopy(last)
 		e.planLastCalls(ctx, key, t)

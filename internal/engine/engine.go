@@ -64,6 +64,7 @@ type Engine struct {
 	pause      pauses
 	sharding   sharding
 	held       heldByReason
+	revisions  revisions
 	retries    *retry.Keys // of requests to call handlers again; nil if the objects contain no progress
 }
 

@@ -167,6 +167,9 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
 	detected := r.matching.detected
+	if r.session.Cause.Reason == cause.Revision {
+		detected = cause.Revision
+	}
 	x.Cause = string(detected)
 	if len(e.Handlers.IDs()) == 0 {
 		x.Cause = "none"
@@ -210,7 +213,9 @@ func (x *explanation) ofCause(ctx context.Context) {
 		default:
 			refusal = plan.MatchCause(logger, id, h, r.matching.view, situation, r.subject())
 			one.State, one.Why = explain.NotSelected, x.textOf(refusal)
-			if refusal.Rule == match.OtherReason {
+			if r.session.Cause.Reason == cause.Revision {
+				one.Why = "the object was handled with its revision"
+			} else if refusal.Rule == match.OtherReason {
 				one.Why = "it is for " + strings.Join(h.Reasons, ", ") + ", not for " + x.Cause
 			}
 		}

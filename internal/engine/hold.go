@@ -39,6 +39,7 @@ const (
 	HeldByAnnotation HoldReason = "Annotation" // the object is paused
 	HeldByEpoch      HoldReason = "Epoch"      // the cache is older than the process, and the object no longer exists on the API server
 	HeldByFinalizer  HoldReason = "Finalizer"  // the cache doesn't show the finalizer's change yet
+	HeldByRollout    HoldReason = "Rollout"    // the rollout of a revision handles other objects first
 	HeldByLoop       HoldReason = "Loop"       // handlers cause their own calls
 	HeldByDaemons    HoldReason = "Daemons"    // daemons or timers of a deleted object haven't returned
 )

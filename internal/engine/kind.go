@@ -131,6 +131,8 @@ type Settings struct {
 	LogEvents bool
 	// CauseHolds hold the handlers of causes. The first one that applies counts.
 	CauseHolds []CauseHold
+	// Rollout limits how many objects at a time are handled for newer revisions. It is optional.
+	Rollout Rollout
 	// AttemptHooks are called before and after each attempt of a handler.
 	AttemptHooks []invoke.AttemptHook
 }

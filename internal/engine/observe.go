@@ -179,6 +179,9 @@ func (e *Engine) expectOwnEvent(r *reconciliation) {
 	if r.session.Cause.OutdatedBaseline || r.session.Cause.StalePin || e.Pin.Fetch(r.draft.Base()) != nil || e.retries.HasWork(r.draft.Base()) {
 		return // the next reconcile must remove or store something; the write has removed all records
 	}
+	if r.hasDueRevision() {
+		return
+	}
 	// Other clients may have changed the object between the read and the write.
 	stored := e.Baseline.Fetch(r.draft.Base())
 	if r.draft.Base().GetDeletionTimestamp() != nil || e.hasFinalizer(r.draft.Base()) != r.session.Cause.Facts.HasFinalizer ||

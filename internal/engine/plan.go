@@ -31,7 +31,11 @@ func (e *Engine) selectHandlers(ctx context.Context, r *reconciliation) {
 	if !r.session.Cause.Reason.HasHandlers() {
 		return
 	}
-	if r.session.Cause.Requested {
+	switch {
+	case r.session.Cause.Reason == cause.Revision:
+		r.matching.selection.Selected = slices.Clone(r.due)
+		return
+	case r.session.Cause.Requested:
 		r.selectRequested()
 		return
 	}
@@ -83,6 +87,7 @@ func (e *Engine) makePlan(ctx context.Context, r *reconciliation) {
 	if !r.session.Cause.Reason.HasHandlers() {
 		return
 	}
+	r.supersedeRevision()
 	r.session.Records.Relabel(r.session.Cause.Purpose(), r.matching.selection.Resuming)
 	for purpose, sum := range r.session.Records.Begin(r.session.Cause.Purpose(), r.matching.selection.Selected, now()) {
 		log.FromContext(ctx).Info("Another cause has superseded an unfinished one", "cause", purpose, "by", r.session.Cause.Reason,
@@ -177,7 +182,7 @@ func (e *Engine) schedule(ctx context.Context, r *reconciliation) (Hold, error) 
 	if until := r.held.Until; !until.IsZero() {
 		r.result = requeueBefore(r.result, max(until.Sub(at), conflictPause))
 	}
-	if r.hasUnanswered() {
+	if r.hasUnanswered() || r.hasDueRevision() {
 		r.result = requeueBefore(r.result, conflictPause)
 	}
 	r.result = requeueBefore(r.result, e.releaseLoops(ctx, r))

@@ -79,7 +79,8 @@ var steps = []step{
 	{[]HoldReason{HeldByFinalizer}, nil, (*Engine).ensureFinalizer},
 	{nil, (*Engine).checkBackground, (*Engine).startBackground},
 	{nil, (*Engine).checkCause, (*Engine).selectOrHold}, // the reasons come from CauseHolds
-	{nil, (*Engine).checkLoops, (*Engine).guardLoops},   // loops are counted until they stop, see noteLoop
+	{[]HoldReason{HeldByRollout}, (*Engine).checkRollout, (*Engine).enterRollout},
+	{nil, (*Engine).checkLoops, (*Engine).guardLoops}, // loops are counted until they stop, see noteLoop
 	{run: (*Engine).planCalls},
 	{run: (*Engine).callHandlers},
 	{run: (*Engine).commit},

@@ -154,6 +154,7 @@ func (e *Engine) forgetReleased(key types.NamespacedName, obj client.Object) {
 	e.gone.lastCalls.Take(key)
 	e.queue.backingOff.Take(key)
 	e.forgetTracked(key)
+	e.leaveRollout(key)
 }
 
 const finished = time.Duration(-1)

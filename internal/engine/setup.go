@@ -27,6 +27,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/promotion"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/retry"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/tracking"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/revision"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -39,6 +40,7 @@ func New(settings Settings, kind Kind) *Engine {
 	lastHandled := settings.completeStores(&kind)
 	e := &Engine{Settings: settings, Kind: kind.withHandlerDefaults(&settings), lean: lean}
 	e.retries = settings.retryKeys(&kind)
+	e.revisions = revisions{settings.revisionKey(&kind), e.Revisions()}
 	e.queue.created, e.gone.deletions = time.Now(), newDeletionChecker()
 	e.states = objectstate.New[objectMemory](objectstate.Options{
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
@@ -140,7 +142,7 @@ func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer
 	committer := &commit.Committer{
 		Builder: &commit.Builder{
 			Detector: e.detector, Store: e.Store, Baseline: baseline, Pin: e.Pin, Stamps: stamps, HandlerIDs: e.Handlers.IDs(), Finalizer: e.Finalizer, HasStatus: e.HasStatus,
-			DigestOnly: e.DigestOnly, Requests: e.retries, Lean: e.lean,
+			DigestOnly: e.DigestOnly, Requests: e.retries, Revisions: e.revisions.key, Lean: e.lean,
 		},
 		Writer: &patch.Writer{
 			Client: e.Client, APIReader: e.APIReader, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
@@ -178,16 +180,32 @@ func (s *Settings) completeStores(kind *Kind) essence.DigestBaseline {
 // retryKeys returns the keys of requests to call handlers again, or nil if the objects contain no progress.
 func (s *Settings) retryKeys(kind *Kind) *retry.Keys {
 	ids := slices.Concat(kind.Handlers.IDs(), kind.BackgroundHandlers.IDs())
-	prefix, _, isStamped := strings.Cut(s.Stamps.Key(""), "/")
-	if !isStamped || s.Remote != nil || len(ids) == 0 {
+	prefix, isAnnotated := s.annotationPrefix()
+	if !isAnnotated || len(ids) == 0 {
 		return nil
 	}
 	return retry.NewKeys(prefix, ids)
 }
 
+// revisionKey returns the key of the notes about revisions, or nil if the objects contain no progress.
+func (s *Settings) revisionKey(kind *Kind) *revision.Key {
+	prefix, isAnnotated := s.annotationPrefix()
+	if !isAnnotated || len(kind.Handlers.IDs()) == 0 {
+		return nil
+	}
+	return revision.NewKey(prefix)
+}
+
+// annotationPrefix returns the prefix of the operator's annotations, or false if the objects contain no progress.
+func (s *Settings) annotationPrefix() (prefix string, ok bool) {
+	prefix, _, isStamped := strings.Cut(s.Stamps.Key(""), "/")
+	return prefix, isStamped && s.Remote == nil
+}
+
 // essenceBuilder returns the builder of the kind's essences, without statuses of conditions that users store elsewhere.
 func (s *Settings) essenceBuilder(kind *Kind, retries *retry.Keys) essence.Builder {
-	return essence.Builder{Fields: kind.Fields, Conditions: kind.Conditions, Cleaners: []essence.Cleaner{retries, s.Baseline, s.Store, s.Pin, s.Stamps}}
+	cleaners := []essence.Cleaner{retries, s.revisionKey(kind), s.Baseline, s.Store, s.Pin, s.Stamps}
+	return essence.Builder{Fields: kind.Fields, Conditions: kind.Conditions, Cleaners: cleaners}
 }
 
 // LeanForm returns the form of the kind's objects in caches. It returns nil if the caches contain whole objects: without

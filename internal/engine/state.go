@@ -46,6 +46,7 @@ type reconciliation struct {
 
 	matching  matching
 	requested requestedCalls
+	due       []string // the matching handlers with newer revisions than the object was handled with
 	calls     calls
 	report    report
 }
@@ -126,6 +127,8 @@ type objectDetails struct {
 	Resumed []string
 	// FinalizerRemovals counts how often this process has removed the finalizer because no handler needed it.
 	FinalizerRemovals int
+	// NoteDropped is true if another client has removed the note about revisions from a write.
+	NoteDropped bool
 	// Creation says which process began to handle the creation of an object of the first list, until Handled is true.
 	Creation creation
 }
@@ -230,7 +233,7 @@ type panicChange struct {
 // unlock drops empty details and unlocks the state when the reconcile is done.
 func (r *reconciliation) unlock() {
 	if d := r.details; d.Memory == (commit.Memory{}) && d.Pending == nil && !d.Settled && len(d.ReconcileHandlers)+len(d.Changes) == 0 && d.Loops == nil && d.Background == nil &&
-		len(d.Resumed) == 0 && d.Creation == unknownCreation && d.FinalizerRemovals == 0 {
+		len(d.Resumed) == 0 && d.Creation == unknownCreation && d.FinalizerRemovals == 0 && !d.NoteDropped {
 		r.known.Worker.Details = nil
 	}
 	r.known.Unlock()

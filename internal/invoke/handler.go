@@ -34,6 +34,8 @@ type Handler struct {
 	Store progress.Store
 	// EarlierIDs are ids under which the handler's progress may be stored.
 	EarlierIDs []string
+	// Revision is the number of the handler's logic: objects that were handled with a smaller one are handled again. 0 means none.
+	Revision int
 	// After are the ids of the handlers that must succeed before this one is called. For a reconcile handler, their last calls must have
 	// succeeded.
 	After  []string

@@ -197,6 +197,28 @@ func RenamedFrom(ids ...string) HandlerOption {
 	}
 }
 
+// Revision says which revision of its logic a cause handler has. An object that was handled with a smaller one is handled again, even
+// though nothing about it has changed: the handler is called with [ReasonRevision], Old is the last-handled configuration, and the Diff is
+// empty. So increase the number when existing objects need what a new version of the handler does. Start with 1. Without the option, only
+// new and changed objects get to know new logic.
+//
+// An object's numbers are stored in an annotation, in the write that stores the outcomes. Any call for a creation or an update counts, too,
+// and so does a call that has failed permanently. A user's change never waits for a revision: it is handled first, and handlers that it has
+// called aren't called again. After a rollback to a smaller number, nothing is called. If an operator that doesn't know the annotation has
+// handled an object in the meantime, such as Python kopf, the object counts as not handled.
+//
+// Without [WithRollout], the revision reaches all objects as fast as the operator can handle them. Default: no revision. Equivalent in
+// kopf: none.
+func Revision(n int) HandlerOption {
+	return func(d *declaration) {
+		d.requireKind("Revision", causeHandler)
+		if n < 1 {
+			d.addErrorf("Revision(%d): use a number from 1, or remove the option", n)
+		}
+		d.Handler.Revision = n
+	}
+}
+
 // StoreIn sets the store for the progress of a cause handler and its sub-handlers. For example, use [progress.InMemory] if it doesn't
 // matter that a restart repeats the handler. To move a handler to a different store, pass [progress.Multi] with the new and the earlier
 // store until all unfinished cycles have ended, so that the handler doesn't start again for their objects. Default: the store of

@@ -16,6 +16,9 @@ const (
 	ReasonDelete Reason = "delete"
 	// ReasonResume means that the object existed when the operator started, and that its essence hasn't changed since it was last handled.
 	ReasonResume Reason = "resume"
+	// ReasonRevision means that nothing has changed, and that the handler has a newer revision than the object was handled with: see
+	// [Revision].
+	ReasonRevision Reason = "revision"
 
 	// ReasonEvent is the reason of [Resource.OnEvent] handlers.
 	ReasonEvent Reason = "event"

@@ -104,7 +104,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 		errs = append(errs, r.checkUnusedOptions()...)
 	}
 	errs = append(errs, r.checkRelated(scheme)...)
-	return slices.Concat(errs, declare.CheckAfter(kind), declare.CheckEarlierIDs(kind))
+	return slices.Concat(errs, declare.CheckAfter(kind), declare.CheckRevisions(kind), declare.CheckEarlierIDs(kind))
 }
 
 // addCauseHandler adds a cause handler to the kind. It returns an error if the store rejects the id, or if two ids have the same key.

@@ -28,6 +28,7 @@ type handler struct {
 	discarded bool   // whether the stored record is obsolete
 	earlier   string // the id under which the record is stored, if the handler was renamed
 	kept      bool   // whether the record stays while it belongs to no cause, see [State.Keep]
+	omitted   bool   // whether the record is removed once the handler has finished, see [State.Omit]
 }
 
 // A Summary counts handlers by result.
@@ -358,6 +359,25 @@ func (s *State) Redo(id string) {
 	h.record, h.discarded = Record{Purpose: h.record.Purpose, Subrefs: subs}, h.stored
 	for _, sub := range subs {
 		s.Redo(sub)
+	}
+}
+
+// StartAfresh resets a handler and its sub-handlers, so that their attempts and delays don't count.
+func (s *State) StartAfresh(id string) {
+	if h := s.find(id); h != nil {
+		subs := h.record.Subrefs
+		h.record, h.discarded, h.kept = Record{Subrefs: subs}, h.stored, false
+		for _, sub := range subs {
+			s.StartAfresh(sub)
+		}
+	}
+}
+
+// Omit makes [State.Save] remove the record of a handler once it has finished, and those of its sub-handlers. Use it if its outcome is
+// stored elsewhere.
+func (s *State) Omit(id string) {
+	if h := s.find(id); h != nil {
+		h.omitted = true
 	}
 }
 

@@ -84,6 +84,10 @@ func (s *State) Save(store Store, obj client.Object) error {
 		h := &s.handlers[i]
 		// A later attempt may declare a sub-handler again, so keep its record as long as its parent's.
 		switch other := h.record.Purpose != "" && h.record.Purpose != s.cause && h.parent == ""; {
+		case s.isOmitted(h):
+			if h.stored {
+				changes = append(changes, h.purges()...)
+			}
 		case h.active, h.stored && h.earlier != "" && !other: // sub-handlers of a renamed handler aren't active yet
 			changes = append(changes, recordChange{h.id, &h.record})
 			if h.earlier != "" {
@@ -97,6 +101,15 @@ func (s *State) Save(store Store, obj client.Object) error {
 		}
 	}
 	return applyChanges(store, obj, changes)
+}
+
+// isOmitted reports whether a handler or one of its ancestors has finished, and its outcome is stored elsewhere.
+func (s *State) isOmitted(h *handler) bool {
+	if h.omitted && h.record.Finished() {
+		return true
+	}
+	parent := s.find(h.parent)
+	return parent != nil && s.isOmitted(parent)
 }
 
 // Purge removes all records from the object. Call it once [State.Done] returns true. If the store is an [Archiver], Purge first archives

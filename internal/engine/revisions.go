@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/revision"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+)
+
+// revisions are the revisions that the handlers declare.
+type revisions struct {
+	key      *revision.Key  // of the notes on the objects; nil if the objects contain no progress
+	declared map[string]int // by handler id
+}
+
+// A Rollout limits how many objects at a time are handled for newer revisions. Its methods must be safe for concurrent use.
+type Rollout interface {
+	// Observe is called whenever an object is reconciled. It returns why the object must wait, or no hold if it may be handled for the
+	// revisions now.
+	Observe(e *Engine, key types.NamespacedName, s revision.Standing) Hold
+	// Check returns what Observe has returned last, without side effects.
+	Check(e *Engine, key types.NamespacedName) Hold
+	// Forget is called for an object that no longer exists, or that the operator no longer handles.
+	Forget(e *Engine, key types.NamespacedName)
+}
+
+// Revisions returns the revisions that the kind's handlers declare, by id.
+func (e *Kind) Revisions() map[string]int {
+	declared := map[string]int{}
+	for id, handler := range e.Handlers.All() {
+		if handler.Revision > 0 {
+			declared[id] = handler.Revision
+		}
+	}
+	return declared
+}
+
+// StoresNotes reports whether the objects have room for notes about revisions: their progress is stored in annotations.
+func StoresNotes(settings Settings, kind Kind) bool {
+	if settings.Store == nil || settings.Baseline == nil { // that is an error of its own
+		return true
+	}
+	settings.completeStores(&kind)
+	return settings.revisionKey(&kind) != nil
+}
+
+// findRevisions finds the handlers with newer revisions than the object was handled with. If nothing else has happened to the object, they
+// become the cause.
+func (e *Engine) findRevisions(r *reconciliation) {
+	if len(e.revisions.declared) == 0 {
+		return
+	}
+	note := e.noteOf(r.draft.Base())
+	if r.due = note.Due(e.revisions.declared, r.matching.handlers); len(r.due) == 0 {
+		return
+	}
+	if r.details.NoteDropped || !r.mayAnswer() || r.session.Cause.Deleting {
+		r.due = nil
+		return
+	}
+	for _, id := range r.due {
+		if record := r.session.Records.Record(id); record.Purpose == string(cause.Revision) && !record.Finished() {
+			r.session.Records.Keep(id)
+		}
+	}
+	isResumed := r.session.Cause.Reason == cause.Resume && !slices.ContainsFunc(r.matching.handlers, func(id string) bool {
+		handler, _ := e.Handlers.Get(id)
+		return handler.Resumes()
+	})
+	if r.session.Cause.Reason == cause.Noop && !r.session.Cause.Requested || isResumed {
+		r.session.Cause = r.session.Cause.Request(cause.Revision)
+	}
+}
+
+// noteOf returns the note about revisions on an object.
+func (e *Engine) noteOf(obj client.Object) revision.Note {
+	return e.revisions.key.Read(obj, func() string { return essence.BaselineDigest(e.Baseline.Fetch(obj)) })
+}
+
+// supersedeRevision makes handlers start afresh that were only called for their revisions so far, so that what has happened to the object
+// waits for none of their delays.
+func (r *reconciliation) supersedeRevision() {
+	if r.session.Cause.Reason == cause.Revision {
+		return
+	}
+	for _, id := range r.matching.selection.Selected {
+		if r.session.Records.Record(id).Purpose == string(cause.Revision) {
+			r.session.Records.StartAfresh(id)
+		}
+	}
+}
+
+// noteRevisions notes with which revisions the object was handled, in the annotations of the next write.
+func (r *reconciliation) noteRevisions(all map[string]string) {
+	e := r.engine
+	base := r.draft.Base()
+	if e.revisions.key == nil || !r.mayAnswer() || r.session.Cause.Deleting {
+		return
+	}
+	baseline := func() string { return essence.BaselineDigest(e.Baseline.Fetch(base)) }
+	e.revisions.key.Change(all, base.GetUID(), baseline, func(n *revision.Note) {
+		n.Retain(e.revisions.declared)
+		if len(e.revisions.declared) == 0 || !r.session.Cause.Reason.HasHandlers() {
+			return
+		}
+		outcome := revision.Outcome{Ended: now(), Cause: string(r.session.Cause.Reason)}
+		if r.session.Cause.Reason != cause.Revision && r.session.Cause.Requested {
+			outcome.Cause = "request"
+		}
+		for id, declared := range e.revisions.declared {
+			if isCreated := r.session.Cause.Reason == cause.Create && r.session.IsFinished(); !isCreated && !r.hasFinished(id) {
+				continue
+			}
+			outcome.Revision, outcome.Failed = declared, r.hasFinished(id) && r.session.Records.Record(id).Failure
+			n.Set(id, outcome)
+		}
+		if r.session.Cause.Reason == cause.Revision {
+			r.omitFinished()
+		}
+		if len(n.Due(e.revisions.declared, r.matching.handlers)) == 0 {
+			n.Entered = nil
+		}
+	})
+}
+
+// hasFinished reports whether a handler of the cause has finished.
+func (r *reconciliation) hasFinished(id string) bool {
+	return slices.Contains(r.matching.selection.Selected, id) && r.session.Records.HasFinished(id)
+}
+
+// omitFinished leaves the records of finished handlers out, because the note has their outcomes. Otherwise an operator that doesn't know
+// revisions would take a success for one of its own cause, and skip the handler. Records that another handler waits for must stay.
+func (r *reconciliation) omitFinished() {
+	for _, id := range r.matching.selection.Selected {
+		isAwaited := slices.ContainsFunc(r.matching.selection.Selected, func(other string) bool {
+			handler, _ := r.engine.Handlers.Get(other)
+			return slices.Contains(handler.After, id) && !r.session.Records.HasFinished(other)
+		})
+		if r.session.Records.HasFinished(id) && !isAwaited {
+			r.session.Records.Omit(id)
+		}
+	}
+}
+
+// hasDueRevision reports whether the object must be reconciled again for a revision, now that the cycle is over.
+func (r *reconciliation) hasDueRevision() bool {
+	if len(r.engine.revisions.declared) == 0 || r.details.NoteDropped || !r.session.IsFinished() || r.session.Cause.Reason == cause.Delete || !r.mayAnswer() {
+		return false
+	}
+	note := r.engine.noteOf(r.draft.Base())
+	return len(note.Due(r.engine.revisions.declared, r.matching.handlers)) > 0
+}
+
+// checkNote is called after a cycle. If another client has removed the note that was just written, the handlers would be called again and
+// again.
+func (r *reconciliation) checkNote(ctx context.Context) {
+	e := r.engine
+	if len(e.revisions.declared) == 0 || r.session.Cause.Reason != cause.Revision || r.details.NoteDropped {
+		return
+	}
+	note := e.noteOf(r.draft.Base())
+	if due := note.Due(e.revisions.declared, r.matching.selection.Selected); len(due) > 0 {
+		r.details.NoteDropped = true
+		log.FromContext(ctx).Info("The API server has dropped the annotation with the revisions of the handlers; they are not called for their revisions again before a restart: "+
+			"look for an admission webhook that removes annotations", "annotation", e.revisions.key.String(), "handlers", due)
+	}
+}
+
+// enterRollout asks the rollout whether the object may be handled for newer revisions. The write that says so on the object comes before
+// the first call, so that the rollout's limit also holds after a restart.
+func (e *Engine) enterRollout(ctx context.Context, r *reconciliation) (Hold, error) {
+	if e.Rollout == nil || len(e.revisions.declared) == 0 {
+		return Hold{}, nil
+	}
+	standing := e.standing(r)
+	hold := e.Rollout.Observe(e, client.ObjectKeyFromObject(r.draft.Base()), standing)
+	if r.session.Cause.Reason != cause.Revision || r.held.isActive() {
+		return Hold{}, nil
+	}
+	if hold.isActive() || !standing.Entered.IsZero() {
+		return hold, nil
+	}
+	change, err := e.entry(r.draft.Base(), r.draft.Content())
+	if err != nil {
+		return Hold{}, err
+	}
+	defer r.noteResult()
+	err = r.session.Send(ctx, change)
+	return holdFor(HeldByRollout, e.ConsistencyTimeout), err
+}
+
+// entry returns the change that notes on an object that a rollout has taken it up.
+func (e *Engine) entry(obj client.Object, content map[string]any) (*patch.Change, error) {
+	all := map[string]string{}
+	for key, value := range obj.GetAnnotations() {
+		all[key] = value
+	}
+	at := now().UTC().Truncate(time.Second)
+	e.revisions.key.Change(all, obj.GetUID(), func() string { return essence.BaselineDigest(e.Baseline.Fetch(obj)) }, func(n *revision.Note) { n.Entered = &at })
+	return &patch.Change{Before: obj, Content: content, FrameworkPatch: patch.DiffAnnotations(obj.GetAnnotations(), all)}, nil
+}
+
+func (e *Engine) checkRollout(s subject) Hold {
+	if e.Rollout == nil || len(e.revisions.declared) == 0 {
+		return Hold{}
+	}
+	r := e.evaluate(s)
+	if r == nil || r.session.Cause.Reason != cause.Revision {
+		return Hold{}
+	}
+	return e.Rollout.Check(e, s.key)
+}
+
+// standing returns where an object stands in a rollout.
+func (e *Engine) standing(r *reconciliation) (s revision.Standing) {
+	obj := r.draft.Base()
+	note := e.noteOf(obj)
+	s.UID, s.Due, s.Annotations = obj.GetUID(), len(r.due) > 0, obj.GetAnnotations()
+	if s.Due && note.Entered != nil {
+		s.Entered = *note.Entered
+	}
+	s.Ended, s.Failed = note.RolledOut(e.revisions.declared)
+	return s
+}
+
+// leaveRollout forgets a key's object, which no longer exists or is no longer handled.
+func (e *Engine) leaveRollout(key types.NamespacedName) {
+	if e.Rollout != nil && len(e.revisions.declared) > 0 {
+		e.Rollout.Forget(e, key)
+	}
+}
+
+// DeclaredRevisions returns the revisions that the kind's handlers declare, by id.
+func (e *Engine) DeclaredRevisions() map[string]int { return e.revisions.declared }
+
+// EnqueueKey enqueues a key for a rollout.
+func (e *Engine) EnqueueKey(key types.NamespacedName) { e.states.Enqueue(triggered, key) }

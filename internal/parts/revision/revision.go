@@ -1,0 +1,186 @@
+package revision
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/annotations"
+)
+
+// Name is the annotation's name, without its prefix.
+const Name = "revision"
+
+// A Key is the annotation's key. A nil Key means that the objects have no such annotation.
+type Key struct{ prefix string }
+
+// NewKey returns the key with the prefix of the operator's annotations.
+func NewKey(prefix string) *Key { return &Key{prefix} }
+
+func (k *Key) String() string { return k.prefix + "/" + Name }
+
+// A Note says with which revisions of its handlers an object was handled.
+type Note struct {
+	UID types.UID `json:"uid"`
+	// Baseline is the digest of the last-handled configuration.
+	Baseline string `json:"baseline"`
+	// Entered is when a rollout has taken up the object. It is nil once all handlers have finished, and without a rollout.
+	Entered *time.Time `json:"entered,omitempty"`
+	// Handlers are the handlers that have finished, by id.
+	Handlers map[string]Outcome `json:"handlers,omitempty"`
+}
+
+// An Outcome says how the first call with a handler's revision has ended.
+type Outcome struct {
+	Revision int       `json:"revision"`
+	Ended    time.Time `json:"ended"`
+	// Cause is what the handler was called for, such as "revision" or "update".
+	Cause  string `json:"cause"`
+	Failed bool   `json:"failed,omitempty"`
+}
+
+// Read returns the note on an object. It is empty if there is none that counts. baseline returns the digest of the object's last-handled
+// configuration.
+func (k *Key) Read(obj client.Object, baseline func() string) Note {
+	return k.read(obj.GetAnnotations(), obj.GetUID(), baseline)
+}
+
+func (k *Key) read(all map[string]string, uid types.UID, baseline func() string) (n Note) {
+	if k == nil {
+		return Note{}
+	}
+	text, found := all[k.String()]
+	if !found || json.Unmarshal([]byte(text), &n) != nil || n.UID != uid || n.Baseline != baseline() {
+		return Note{}
+	}
+	return n
+}
+
+// Change changes the note in an object's annotations. A note that is empty after that is removed.
+func (k *Key) Change(all map[string]string, uid types.UID, baseline func() string, change func(*Note)) {
+	n := k.read(all, uid, baseline)
+	before := Note{n.UID, n.Baseline, n.Entered, maps.Clone(n.Handlers)}
+	if change(&n); n.equal(before) {
+		return
+	}
+	if n.Entered == nil && len(n.Handlers) == 0 {
+		delete(all, k.String())
+		return
+	}
+	n.UID, n.Baseline = uid, baseline()
+	all[k.String()] = n.encode()
+	annotations.Mark(all, k.prefix)
+}
+
+// Renew keeps a note that counts before a write counting after it. before and after are the digests of the last-handled configuration.
+func (k *Key) Renew(obj client.Object, before, after func() string) {
+	if k == nil || obj.GetAnnotations()[k.String()] == "" {
+		return
+	}
+	n := k.Read(obj, before)
+	if n.UID == "" || n.Baseline == after() {
+		return
+	}
+	n.Baseline = after()
+	all := obj.GetAnnotations()
+	all[k.String()] = n.encode()
+	obj.SetAnnotations(all)
+}
+
+func (n *Note) encode() string {
+	text, err := json.Marshal(n)
+	if err != nil {
+		panic("revision: encode the note: " + err.Error()) // only years outside of 0 to 9999 have no JSON form
+	}
+	return string(text)
+}
+
+func (n *Note) equal(other Note) bool {
+	isSameEntry := n.Entered == nil && other.Entered == nil || n.Entered != nil && other.Entered != nil && n.Entered.Equal(*other.Entered)
+	return isSameEntry && maps.EqualFunc(n.Handlers, other.Handlers, func(a, b Outcome) bool {
+		return a.Revision == b.Revision && a.Cause == b.Cause && a.Failed == b.Failed && a.Ended.Equal(b.Ended)
+	})
+}
+
+// Due returns which of the handlers have a newer revision than the object was handled with. revisions are the declared ones by id, and
+// the result has the order of ids.
+func (n *Note) Due(revisions map[string]int, ids []string) (due []string) {
+	for _, id := range ids {
+		if wanted, isDeclared := revisions[id]; isDeclared && n.Handlers[id].Revision < wanted {
+			due = append(due, id)
+		}
+	}
+	return due
+}
+
+// Set notes an outcome, unless one with the same revision is noted already.
+func (n *Note) Set(id string, o Outcome) {
+	if n.Handlers[id].Revision == o.Revision {
+		return
+	}
+	if n.Handlers == nil {
+		n.Handlers = map[string]Outcome{}
+	}
+	o.Ended = o.Ended.UTC().Truncate(time.Second)
+	n.Handlers[id] = o
+}
+
+// Retain removes the outcomes of handlers that no longer have a revision.
+func (n *Note) Retain(revisions map[string]int) {
+	maps.DeleteFunc(n.Handlers, func(id string, _ Outcome) bool { _, isDeclared := revisions[id]; return !isDeclared })
+}
+
+// RolledOut returns when the last handler was called with its declared revision only because of that, and whether one of them has failed.
+// The time is zero if there was none.
+func (n *Note) RolledOut(revisions map[string]int) (last time.Time, failed bool) {
+	for id, o := range n.Handlers {
+		if o.Cause == Name && o.Revision == revisions[id] {
+			failed = failed || o.Failed
+			if o.Ended.After(last) {
+				last = o.Ended
+			}
+		}
+	}
+	return last, failed
+}
+
+// Clear removes the note from the JSON form of an object.
+func (k *Key) Clear(content map[string]any) {
+	if k == nil {
+		return
+	}
+	meta, _ := content["metadata"].(map[string]any)
+	all, _ := meta["annotations"].(map[string]any)
+	delete(all, k.String())
+}
+
+// Describe returns the revisions as text, such as "provision 3".
+func Describe(revisions map[string]int) string {
+	text := ""
+	for i, id := range slices.Sorted(maps.Keys(revisions)) {
+		if i > 0 {
+			text += ", "
+		}
+		text += id + " " + strconv.Itoa(revisions[id])
+	}
+	return text
+}
+
+// A Standing says where an object stands in a rollout.
+type Standing struct {
+	UID types.UID
+	// Due is true if handlers have newer revisions than the object was handled with.
+	Due bool
+	// Entered is when the rollout has taken up the object, and zero if it hasn't, or if the object is finished.
+	Entered time.Time
+	// Ended is when the last handler was called only for its revision, and zero if none was. Failed is true if one of them has failed.
+	Ended  time.Time
+	Failed bool
+	// Annotations are the object's. They must not be changed.
+	Annotations map[string]string
+}
