@@ -182,6 +182,7 @@ func (e *Engine) schedule(ctx context.Context, r *reconciliation) (Hold, error) 
 	if until := r.held.Until; !until.IsZero() {
 		r.result = requeueBefore(r.result, max(until.Sub(at), conflictPause))
 	}
+	e.endRollout(r)
 	if r.hasUnanswered() || r.hasDueRevision() {
 		r.result = requeueBefore(r.result, conflictPause)
 	}

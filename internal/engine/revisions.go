@@ -11,6 +11,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/revision"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
@@ -28,6 +29,11 @@ type Rollout interface {
 	Observe(e *Engine, key types.NamespacedName, s revision.Standing) Hold
 	// Check returns what Observe has returned last, without side effects.
 	Check(e *Engine, key types.NamespacedName) Hold
+	// Note is like Observe, but for an object of the first list, before any of them is reconciled or while they are. Known is called after
+	// the last one, and Left when the engine is closed.
+	Note(e *Engine, key types.NamespacedName, s revision.Standing)
+	Known(e *Engine)
+	Left(e *Engine)
 	// Forget is called for an object that no longer exists, or that the operator no longer handles.
 	Forget(e *Engine, key types.NamespacedName)
 }
@@ -208,6 +214,16 @@ func (e *Engine) entry(obj client.Object, content map[string]any) (*patch.Change
 	return &patch.Change{Before: obj, Content: content, FrameworkPatch: patch.DiffAnnotations(obj.GetAnnotations(), all)}, nil
 }
 
+// endRollout tells the rollout that a cycle is over, because the event of its last write may be skipped.
+func (e *Engine) endRollout(r *reconciliation) {
+	if e.Rollout == nil || len(e.revisions.declared) == 0 || !r.session.IsFinished() || r.session.Cause.Deleting {
+		return
+	}
+	note := e.noteOf(r.draft.Base())
+	r.due = note.Due(e.revisions.declared, r.due)
+	e.Rollout.Observe(e, client.ObjectKeyFromObject(r.draft.Base()), e.standing(r))
+}
+
 func (e *Engine) checkRollout(s subject) Hold {
 	if e.Rollout == nil || len(e.revisions.declared) == 0 {
 		return Hold{}
@@ -224,6 +240,7 @@ func (e *Engine) standing(r *reconciliation) (s revision.Standing) {
 	obj := r.draft.Base()
 	note := e.noteOf(obj)
 	s.UID, s.Due, s.Annotations = obj.GetUID(), len(r.due) > 0, obj.GetAnnotations()
+	s.Busy = s.Due && r.session.Cause.Reason != cause.Revision && r.session.Cause.Reason.HasHandlers()
 	if s.Due && note.Entered != nil {
 		s.Entered = *note.Entered
 	}
@@ -236,6 +253,30 @@ func (e *Engine) leaveRollout(key types.NamespacedName) {
 	if e.Rollout != nil && len(e.revisions.declared) > 0 {
 		e.Rollout.Forget(e, key)
 	}
+}
+
+// BeginRollout tells the rollout about all objects. It is called after the first list, because the rollout must know them before it chooses
+// the first ones.
+func (e *Engine) BeginRollout() {
+	if e.Rollout == nil || len(e.revisions.declared) == 0 {
+		return
+	}
+	for _, obj := range e.states.List() {
+		key := client.ObjectKeyFromObject(obj)
+		known := e.tryCopyState(obj.GetUID())
+		if known == nil {
+			continue // a worker reconciles it
+		}
+		if err := guard.Catch("", func() error {
+			if r := e.evaluate(subject{key, obj, known}); r != nil {
+				e.Rollout.Note(e, key, e.standing(r))
+			}
+			return nil
+		}); err != nil {
+			e.logOf(obj).V(1).Info("The rollout doesn't know the object before its first reconcile", "error", err.Error())
+		}
+	}
+	e.Rollout.Known(e)
 }
 
 // DeclaredRevisions returns the revisions that the kind's handlers declare, by id.

@@ -132,6 +132,9 @@ func (e *Engine) Close() {
 	e.queue.ended.Store(true)
 	e.gone.deletions.close()
 	e.tracker.Close()
+	if e.Rollout != nil {
+		e.Rollout.Left(e)
+	}
 }
 
 func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer {

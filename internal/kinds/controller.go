@@ -52,6 +52,7 @@ func (u *Unit) newController(ctx context.Context) (controller.Controller, error)
 	watched := u.indexes.AfterSync(e.Name, objects, func(ctx context.Context) {
 		observed()
 		e.ConfirmAtRest()
+		e.BeginRollout()
 		u.verified.observed(ctx, e.HandlesEachObjectAtStart())
 		if len(e.Indexes.IDs()) > 0 {
 			u.epoch.Await(ctx, e)

@@ -176,6 +176,8 @@ type Standing struct {
 	UID types.UID
 	// Due is true if handlers have newer revisions than the object was handled with.
 	Due bool
+	// Busy is true if the revisions wait until something else is handled.
+	Busy bool
 	// Entered is when the rollout has taken up the object, and zero if it hasn't, or if the object is finished.
 	Entered time.Time
 	// Ended is when the last handler was called only for its revision, and zero if none was. Failed is true if one of them has failed.

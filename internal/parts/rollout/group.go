@@ -1,0 +1,328 @@
+package rollout
+
+import (
+	"container/heap"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/revision"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rollout"
+)
+
+// A phase says where an object is in the rollout.
+type phase int
+
+const (
+	waiting  phase = iota
+	released       // it may begin, but its annotation doesn't say so yet
+	running
+	late // unfinished past its deadline
+	done
+)
+
+// object is an object with newer revisions, or one that was handled for them.
+type object struct {
+	key     types.NamespacedName
+	phase   phase
+	hash    uint64
+	isNext  bool // a user has asked for it
+	failed  bool
+	entered time.Time
+	ended   time.Time // when it was finished, or late
+	index   int       // in the queue, if it is waiting
+}
+
+// group is the rollout of one kind. It is a value in memory: all inputs are arguments.
+type group struct {
+	options   rollout.Options
+	revisions string
+
+	objects   map[types.NamespacedName]*object
+	queue     queue                            // of the waiting objects
+	open      map[types.NamespacedName]*object // released or running
+	counts    [done + 1]int
+	failures  int  // since the last resumption
+	tried     int  // since the last resumption
+	isKnown   bool // all objects of the first list are known
+	hasSoaked bool
+
+	control  rollout.State // what the ConfigMap says
+	isLoaded bool          // the ConfigMap was read
+}
+
+func newGroup(options rollout.Options, revisions string) *group {
+	return &group{
+		options: options, revisions: revisions, objects: map[types.NamespacedName]*object{}, open: map[types.NamespacedName]*object{},
+		control: rollout.State{Revisions: revisions},
+	}
+}
+
+// queue sorts the waiting objects: first those that users have asked for, then by hash.
+type queue []*object
+
+func (q queue) Len() int { return len(q) }
+func (q queue) Less(i, j int) bool {
+	if q[i].isNext != q[j].isNext {
+		return q[i].isNext
+	}
+	return q[i].hash < q[j].hash
+}
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i]; q[i].index, q[j].index = i, j }
+func (q *queue) Push(x any) {
+	one := x.(*object)
+	one.index = len(*q)
+	*q = append(*q, one)
+}
+
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	one := (*q)[last]
+	*q = (*q)[:last]
+	return one
+}
+
+// hashOf returns the place of an object in the order of the rollout.
+func hashOf(uid types.UID) uint64 {
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(uid)) // never fails
+	h := sum.Sum64()
+	h ^= h >> 33 // uids of one series differ only in their last characters, which fnv hardly spreads to the first bits
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	return h
+}
+
+// observe notes where an object stands. It reports whether anything has changed.
+func (g *group) observe(key types.NamespacedName, s revision.Standing) (changed bool) {
+	optOut := ""
+	if g.options.OptOut != "" {
+		optOut = s.Annotations[g.options.OptOut]
+	}
+	isOut := optOut != "" && optOut != "false" && optOut != "now"
+	next := object{key: key, hash: hashOf(s.UID), isNext: optOut == "now", entered: s.Entered, ended: s.Ended, failed: s.Failed && !s.Due}
+	before := g.objects[key]
+	switch {
+	case s.Due && !s.Entered.IsZero():
+		next.phase, next.ended = running, time.Time{}
+		if before != nil && before.phase == late && before.entered.Equal(s.Entered) {
+			return false
+		}
+	case s.Due && !isOut && !s.Busy:
+		next.phase, next.ended = waiting, time.Time{}
+		if before != nil && before.hash == next.hash && before.phase == released {
+			return false
+		}
+	case !s.Due && !s.Ended.IsZero():
+		next.phase = done
+	default:
+		return g.forget(key)
+	}
+	if before != nil && before.same(next) {
+		return false
+	}
+	g.forget(key)
+	g.add(&next)
+	return true
+}
+
+func (o *object) same(other object) bool {
+	return o.phase == other.phase && o.hash == other.hash && o.isNext == other.isNext && o.failed == other.failed &&
+		o.entered.Equal(other.entered) && o.ended.Equal(other.ended)
+}
+
+func (g *group) add(one *object) {
+	g.objects[one.key] = one
+	g.counts[one.phase]++
+	switch one.phase {
+	case waiting:
+		heap.Push(&g.queue, one)
+	case released, running:
+		g.open[one.key] = one
+	case late, done:
+		g.count(one, 1)
+	}
+}
+
+// forget removes an object from the rollout. It reports whether the object was in it.
+func (g *group) forget(key types.NamespacedName) bool {
+	one := g.objects[key]
+	if one == nil {
+		return false
+	}
+	delete(g.objects, key)
+	g.counts[one.phase]--
+	switch one.phase {
+	case waiting:
+		heap.Remove(&g.queue, one.index)
+	case released, running:
+		delete(g.open, key)
+	case late, done:
+		g.count(one, -1)
+	}
+	return true
+}
+
+// count adds an object to the tried ones, unless it was tried before the rollout was resumed.
+func (g *group) count(one *object, by int) {
+	if resumed := g.control.Resumed; resumed != nil && !one.ended.After(*resumed) {
+		return
+	}
+	g.tried += by
+	if one.failed {
+		g.failures += by
+	}
+}
+
+// setControl takes over what the ConfigMap says. What it says about other revisions doesn't count.
+func (g *group) setControl(s rollout.State) {
+	g.isLoaded = true
+	if s.Revisions != g.revisions {
+		s = rollout.State{Revisions: g.revisions}
+	}
+	g.control = s
+	g.tried, g.failures = 0, 0
+	for _, one := range g.objects {
+		if one.phase == late || one.phase == done {
+			g.count(one, 1)
+		}
+	}
+}
+
+// A decision is what follows from the state of a group.
+type decision struct {
+	release []types.NamespacedName // objects that may begin now
+	halt    string                 // why the rollout halts; empty if it doesn't halt now
+	again   time.Time              // when to decide again even if nothing happens; zero if never
+}
+
+// decide decides which objects begin now.
+func (g *group) decide(now time.Time) (d decision) {
+	if !g.isKnown || !g.isLoaded {
+		return d
+	}
+	for _, one := range g.open {
+		if one.phase != running {
+			continue
+		}
+		if deadline := one.entered.Add(g.options.Deadline); deadline.After(now) {
+			d.wake(deadline)
+			continue
+		}
+		g.forget(one.key)
+		one.phase, one.ended, one.failed = late, one.entered.Add(g.options.Deadline), true
+		g.add(one)
+	}
+	if g.control.Halted == nil {
+		if d.halt = g.tooManyFailures(); d.halt != "" {
+			g.control.Halted = &rollout.Stop{At: now.UTC().Truncate(time.Second), By: "rollout", Message: d.halt}
+		}
+	}
+	if g.control.Halted != nil || len(g.queue) == 0 {
+		return d
+	}
+	if isOpen, until := g.options.Window.IsOpen(now); !isOpen {
+		d.wake(until)
+		return d
+	}
+	for len(g.queue) > 0 && len(g.open) < g.options.MaxParallel {
+		if next := g.queue[0]; !next.isNext {
+			if until, isHeld := g.soaking(now); isHeld {
+				d.wake(until)
+				break
+			}
+		}
+		one := heap.Pop(&g.queue).(*object)
+		g.counts[waiting]--
+		one.phase = released
+		g.add(one)
+		d.release = append(d.release, one.key)
+	}
+	return d
+}
+
+func (d *decision) wake(at time.Time) {
+	if !at.IsZero() && (d.again.IsZero() || at.Before(d.again)) {
+		d.again = at
+	}
+}
+
+// canaries returns how many objects come first.
+func (g *group) canaries() int {
+	return max(1, int(math.Ceil(g.options.Canaries*float64(len(g.objects)))))
+}
+
+// soaking reports whether the objects behind the canaries must wait, and until when. The time is zero while canaries are unfinished.
+func (g *group) soaking(now time.Time) (until time.Time, isHeld bool) {
+	canaries, tried := g.canaries(), g.counts[late]+g.counts[done]
+	switch {
+	case g.hasSoaked, tried+len(g.open) < canaries:
+		return time.Time{}, false
+	case tried < canaries:
+		return time.Time{}, true
+	}
+	ends := make([]time.Time, 0, tried)
+	for _, one := range g.objects {
+		if one.phase == late || one.phase == done {
+			ends = append(ends, one.ended)
+		}
+	}
+	slices.SortFunc(ends, time.Time.Compare)
+	until = ends[canaries-1].Add(g.options.Soak)
+	g.hasSoaked = !until.After(now)
+	return until, !g.hasSoaked
+}
+
+// tooManyFailures returns why the rollout must halt, or "".
+func (g *group) tooManyFailures() string {
+	of, what := g.canaries(), "canaries"
+	if g.tried > of || g.control.Resumed != nil {
+		of, what = max(g.tried, 1), "objects so far"
+	}
+	if float64(g.failures) <= g.options.HaltAt*float64(of) || g.failures < min(2, len(g.objects)) {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d %s have failed", g.failures, of, what)
+}
+
+// check returns why an object must wait, or "".
+func (g *group) check(key types.NamespacedName, now time.Time) (wait string) {
+	one := g.objects[key]
+	progress := fmt.Sprintf("the rollout of %s has reached %d of %d objects", g.revisions, len(g.objects)-g.counts[waiting], len(g.objects))
+	switch {
+	case one == nil:
+		return "the object has opted out of the rollout of " + g.revisions
+	case one.phase != waiting:
+		return ""
+	case !g.isKnown:
+		return "the rollout of " + g.revisions + " begins when all objects are known"
+	case !g.isLoaded:
+		return "the rollout of " + g.revisions + " begins when its ConfigMap has been read"
+	case g.control.Halted != nil:
+		return fmt.Sprintf("the rollout of %s is halted by %s: %s", g.revisions, g.control.Halted.By, g.control.Halted.Message)
+	}
+	if isOpen, until := g.options.Window.IsOpen(now); !isOpen && !until.IsZero() {
+		return progress + "; it goes on at " + until.Format(time.RFC3339)
+	}
+	if until, isHeld := g.soaking(now); isHeld && !until.IsZero() {
+		return progress + "; after the canaries it goes on at " + until.Format(time.RFC3339)
+	}
+	return progress
+}
+
+// progress returns the numbers of objects.
+func (g *group) progress() rollout.Progress {
+	failed := g.counts[late]
+	for _, one := range g.objects {
+		if one.phase == done && one.failed {
+			failed++
+		}
+	}
+	return rollout.Progress{
+		Total: len(g.objects), Waiting: g.counts[waiting], Running: len(g.open) + g.counts[late], Done: g.counts[done], Failed: failed,
+	}
+}
