@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -10,16 +12,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/revision"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
 // revisions are the revisions that the handlers declare.
 type revisions struct {
 	key      *revision.Key  // of the notes on the objects; nil if the objects contain no progress
 	declared map[string]int // by handler id
+	// tracksSchema is true if a rollout also limits updates that a change of the schema has caused.
+	tracksSchema bool
 }
 
 // A Rollout limits how many objects at a time are handled for newer revisions. Its methods must be safe for concurrent use.
@@ -47,6 +53,36 @@ func (e *Kind) Revisions() map[string]int {
 		}
 	}
 	return declared
+}
+
+// RollsOut reports whether a rollout can limit anything that happens to the kind's objects.
+func (e *Kind) RollsOut() bool {
+	return len(e.Revisions()) > 0 || isDefinedByCRD(e.GVK.Group) && e.comparesStates()
+}
+
+// rollsOut reports whether a rollout limits what happens to the kind's objects.
+func (e *Engine) rollsOut() bool {
+	return e.Rollout != nil && (len(e.revisions.declared) > 0 || e.revisions.tracksSchema)
+}
+
+// isDefinedByCRD reports whether a kind is probably defined by a CustomResourceDefinition. The generations of other kinds may change with
+// their status, or not at all.
+func isDefinedByCRD(group string) bool {
+	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
+}
+
+// isBySchema reports whether the cause is an update that no user has made: the object's generation is still the one after the last cycle,
+// so the API server has added or removed a default. In doubt, a user has made the update.
+func (r *reconciliation) isBySchema() bool {
+	c := &r.session.Cause
+	if !r.engine.revisions.tracksSchema || c.Reason != cause.Update || c.Requested || c.Reversed || c.WasReversed || c.WasEdited() || len(c.Diff) == 0 ||
+		r.session.Records.HasRecords(string(cause.Update)) {
+		return false
+	}
+	note := r.engine.noteOf(r.draft.Base())
+	return note.Generation > 0 && note.Generation == r.draft.Base().GetGeneration() && !slices.ContainsFunc(c.Diff, func(item diff.Item) bool {
+		return len(item.Path) == 0 || slices.Contains([]string{"metadata", "status", essence.ConditionsKey}, item.Path[0])
+	})
 }
 
 // StoresNotes reports whether the objects have room for notes about revisions: their progress is stored in annotations.
@@ -114,9 +150,13 @@ func (r *reconciliation) noteRevisions(all map[string]string) {
 	baseline := func() string { return essence.BaselineDigest(e.Baseline.Fetch(base)) }
 	e.revisions.key.Change(all, base.GetUID(), baseline, func(n *revision.Note) {
 		n.Retain(e.revisions.declared)
-		if len(e.revisions.declared) == 0 || !r.session.Cause.Reason.HasHandlers() {
+		if !e.rollsOut() {
+			n.Generation, n.Schema, n.Entered = 0, nil, nil
+		}
+		if !r.session.Cause.Reason.HasHandlers() {
 			return
 		}
+		r.noteSchema(n)
 		outcome := revision.Outcome{Ended: now(), Cause: string(r.session.Cause.Reason)}
 		if r.session.Cause.Reason != cause.Revision && r.session.Cause.Requested {
 			outcome.Cause = "request"
@@ -131,10 +171,27 @@ func (r *reconciliation) noteRevisions(all map[string]string) {
 		if r.session.Cause.Reason == cause.Revision {
 			r.omitFinished()
 		}
-		if len(n.Due(e.revisions.declared, r.matching.handlers)) == 0 {
+		if isOver := r.session.Cause.Reason == cause.Revision || r.session.IsFinished(); isOver && len(n.Due(e.revisions.declared, r.matching.handlers)) == 0 {
 			n.Entered = nil
 		}
 	})
+}
+
+// noteSchema notes the object's generation, and how the handlers of a change of the schema have ended.
+func (r *reconciliation) noteSchema(n *revision.Note) {
+	c := &r.session.Cause
+	if !r.engine.revisions.tracksSchema || !r.session.IsFinished() {
+		return
+	}
+	if c.Reason == cause.Update && n.HandlesSchema() {
+		n.Schema = &revision.Outcome{Ended: now().UTC().Truncate(time.Second), Failed: r.session.Records.Summary().Failed > 0}
+	}
+	isWhole := !c.WasEdited() && !c.Reversed && !slices.ContainsFunc(r.draft.Patches(), func(p *commit.HandlerPatch) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Keys(p.Patch)), func(field string) bool { return field != "metadata" && field != "status" })
+	})
+	if n.Generation = 0; isWhole {
+		n.Generation = r.draft.Base().GetGeneration()
+	}
 }
 
 // hasFinished reports whether a handler of the cause has finished.
@@ -183,53 +240,54 @@ func (r *reconciliation) checkNote(ctx context.Context) {
 // enterRollout asks the rollout whether the object may be handled for newer revisions. The write that says so on the object comes before
 // the first call, so that the rollout's limit also holds after a restart.
 func (e *Engine) enterRollout(ctx context.Context, r *reconciliation) (Hold, error) {
-	if e.Rollout == nil || len(e.revisions.declared) == 0 {
+	if !e.rollsOut() {
 		return Hold{}, nil
 	}
+	r.bySchema = len(r.matching.selection.Selected) > 0 && r.isBySchema()
 	standing := e.standing(r)
 	hold := e.Rollout.Observe(e, client.ObjectKeyFromObject(r.draft.Base()), standing)
-	if r.session.Cause.Reason != cause.Revision || r.held.isActive() {
+	if r.session.Cause.Reason != cause.Revision && !r.bySchema || r.held.isActive() {
 		return Hold{}, nil
 	}
 	if hold.isActive() || !standing.Entered.IsZero() {
 		return hold, nil
 	}
-	change, err := e.entry(r.draft.Base(), r.draft.Content())
-	if err != nil {
-		return Hold{}, err
-	}
 	defer r.noteResult()
-	err = r.session.Send(ctx, change)
+	err := r.session.Send(ctx, e.entry(r))
 	return holdFor(HeldByRollout, e.ConsistencyTimeout), err
 }
 
 // entry returns the change that notes on an object that a rollout has taken it up.
-func (e *Engine) entry(obj client.Object, content map[string]any) (*patch.Change, error) {
-	all := map[string]string{}
-	for key, value := range obj.GetAnnotations() {
-		all[key] = value
+func (e *Engine) entry(r *reconciliation) *patch.Change {
+	obj, at := r.draft.Base(), now().UTC().Truncate(time.Second)
+	all := maps.Clone(obj.GetAnnotations())
+	if all == nil {
+		all = map[string]string{}
 	}
-	at := now().UTC().Truncate(time.Second)
-	e.revisions.key.Change(all, obj.GetUID(), func() string { return essence.BaselineDigest(e.Baseline.Fetch(obj)) }, func(n *revision.Note) { n.Entered = &at })
-	return &patch.Change{Before: obj, Content: content, FrameworkPatch: patch.DiffAnnotations(obj.GetAnnotations(), all)}, nil
+	e.revisions.key.Change(all, obj.GetUID(), func() string { return essence.BaselineDigest(e.Baseline.Fetch(obj)) }, func(n *revision.Note) {
+		if n.Entered = &at; r.bySchema {
+			n.Schema = &revision.Outcome{}
+		}
+	})
+	return &patch.Change{Before: obj, Content: r.draft.Content(), FrameworkPatch: patch.DiffAnnotations(obj.GetAnnotations(), all)}
 }
 
 // endRollout tells the rollout that a cycle is over, because the event of its last write may be skipped.
 func (e *Engine) endRollout(r *reconciliation) {
-	if e.Rollout == nil || len(e.revisions.declared) == 0 || !r.session.IsFinished() || r.session.Cause.Deleting {
+	if !e.rollsOut() || !r.session.IsFinished() || r.session.Cause.Deleting {
 		return
 	}
 	note := e.noteOf(r.draft.Base())
-	r.due = note.Due(e.revisions.declared, r.due)
+	r.due, r.bySchema = note.Due(e.revisions.declared, r.due), false
 	e.Rollout.Observe(e, client.ObjectKeyFromObject(r.draft.Base()), e.standing(r))
 }
 
 func (e *Engine) checkRollout(s subject) Hold {
-	if e.Rollout == nil || len(e.revisions.declared) == 0 {
+	if !e.rollsOut() {
 		return Hold{}
 	}
 	r := e.evaluate(s)
-	if r == nil || r.session.Cause.Reason != cause.Revision {
+	if r == nil || r.session.Cause.Reason != cause.Revision && !(len(r.matching.selection.Selected) > 0 && r.isBySchema()) {
 		return Hold{}
 	}
 	return e.Rollout.Check(e, s.key)
@@ -239,8 +297,10 @@ func (e *Engine) checkRollout(s subject) Hold {
 func (e *Engine) standing(r *reconciliation) (s revision.Standing) {
 	obj := r.draft.Base()
 	note := e.noteOf(obj)
-	s.UID, s.Due, s.Annotations = obj.GetUID(), len(r.due) > 0, obj.GetAnnotations()
-	s.Busy = s.Due && r.session.Cause.Reason != cause.Revision && r.session.Cause.Reason.HasHandlers()
+	isUpdating := r.session.Cause.Reason == cause.Update && !r.session.Cause.Requested && !r.session.IsFinished()
+	s.BySchema = r.bySchema || isUpdating && note.Entered != nil && note.HandlesSchema()
+	s.UID, s.Due, s.Annotations = obj.GetUID(), len(r.due) > 0 || s.BySchema, obj.GetAnnotations()
+	s.Busy = s.Due && r.session.Cause.Reason != cause.Revision && !s.BySchema && r.session.Cause.Reason.HasHandlers()
 	if s.Due && note.Entered != nil {
 		s.Entered = *note.Entered
 	}
@@ -250,7 +310,7 @@ func (e *Engine) standing(r *reconciliation) (s revision.Standing) {
 
 // leaveRollout forgets a key's object, which no longer exists or is no longer handled.
 func (e *Engine) leaveRollout(key types.NamespacedName) {
-	if e.Rollout != nil && len(e.revisions.declared) > 0 {
+	if e.rollsOut() {
 		e.Rollout.Forget(e, key)
 	}
 }
@@ -258,7 +318,7 @@ func (e *Engine) leaveRollout(key types.NamespacedName) {
 // BeginRollout tells the rollout about all objects. It is called after the first list, because the rollout must know them before it chooses
 // the first ones.
 func (e *Engine) BeginRollout() {
-	if e.Rollout == nil || len(e.revisions.declared) == 0 {
+	if !e.rollsOut() {
 		return
 	}
 	for _, obj := range e.states.List() {
@@ -269,6 +329,7 @@ func (e *Engine) BeginRollout() {
 		}
 		if err := guard.Catch("", func() error {
 			if r := e.evaluate(subject{key, obj, known}); r != nil {
+				r.bySchema = len(r.matching.selection.Selected) > 0 && r.isBySchema()
 				e.Rollout.Note(e, key, e.standing(r))
 			}
 			return nil

@@ -40,7 +40,8 @@ func New(settings Settings, kind Kind) *Engine {
 	lastHandled := settings.completeStores(&kind)
 	e := &Engine{Settings: settings, Kind: kind.withHandlerDefaults(&settings), lean: lean}
 	e.retries = settings.retryKeys(&kind)
-	e.revisions = revisions{settings.revisionKey(&kind), e.Revisions()}
+	e.revisions = revisions{key: settings.revisionKey(&kind), declared: e.Revisions()}
+	e.revisions.tracksSchema = e.Rollout != nil && e.revisions.key != nil && isDefinedByCRD(e.GVK.Group) && kind.comparesStates()
 	e.queue.created, e.gone.deletions = time.Now(), newDeletionChecker()
 	e.states = objectstate.New[objectMemory](objectstate.Options{
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,

@@ -46,6 +46,7 @@ type reconciliation struct {
 
 	matching  matching
 	requested requestedCalls
+	bySchema  bool     // the cause is an update that only a change of the schema has caused, and no handler was called for it yet
 	due       []string // the matching handlers with newer revisions than the object was handled with
 	calls     calls
 	report    report

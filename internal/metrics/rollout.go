@@ -8,7 +8,7 @@ import (
 // RolloutObjects is the number of objects in a rollout, by state.
 var RolloutObjects = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Namespace: namespace, Name: "rollout_objects",
-	Help: "Objects in the rollout of a kind, by state: waiting, running, done, or failed.",
+	Help: "Objects in the rollout of a kind, by state: waiting, running, done, or failed. Failed objects are also done or running.",
 }, []string{"kind", "state"})
 
 // RolloutHalted is 1 while the rollout of a kind is halted.

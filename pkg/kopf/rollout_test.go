@@ -143,7 +143,7 @@ func (f *fleet) expect(begun, most int) {
 func (f *fleet) expectProgress(want rollout.Progress) {
 	f.Helper()
 	got := f.state().Progress[""]
-	got.At = time.Time{}
+	got.At, got.Begun = time.Time{}, time.Time{}
 	if got != want {
 		f.Errorf("progress %+v, want %+v", got, want)
 	}

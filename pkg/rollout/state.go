@@ -40,6 +40,8 @@ type Stop struct {
 // Progress is how many objects have which state. Objects that were created or changed in the meantime, that have opted out, or that are
 // paused are not among them.
 type Progress struct {
+	// Begun is when the rollout has begun. Objects that were done before don't count.
+	Begun   time.Time `json:"begun,omitzero"`
 	Total   int       `json:"total"`
 	Waiting int       `json:"waiting"`
 	Running int       `json:"running"`

@@ -31,16 +31,21 @@ type Note struct {
 	Baseline string `json:"baseline"`
 	// Entered is when a rollout has taken up the object. It is nil once all handlers have finished, and without a rollout.
 	Entered *time.Time `json:"entered,omitempty"`
+	// Generation is the object's generation after a cycle that has handled all of the object, and 0 if it isn't known. If only the essence
+	// has changed since, but not the generation, the change comes from the schema.
+	Generation int64 `json:"generation,omitempty"`
+	// Schema is how the last change of the schema was handled. It has no time as long as the cycle isn't over.
+	Schema *Outcome `json:"schema,omitempty"`
 	// Handlers are the handlers that have finished, by id.
 	Handlers map[string]Outcome `json:"handlers,omitempty"`
 }
 
 // An Outcome says how the first call with a handler's revision has ended.
 type Outcome struct {
-	Revision int       `json:"revision"`
+	Revision int       `json:"revision,omitempty"`
 	Ended    time.Time `json:"ended"`
 	// Cause is what the handler was called for, such as "revision" or "update".
-	Cause  string `json:"cause"`
+	Cause  string `json:"cause,omitempty"`
 	Failed bool   `json:"failed,omitempty"`
 }
 
@@ -64,11 +69,12 @@ func (k *Key) read(all map[string]string, uid types.UID, baseline func() string)
 // Change changes the note in an object's annotations. A note that is empty after that is removed.
 func (k *Key) Change(all map[string]string, uid types.UID, baseline func() string, change func(*Note)) {
 	n := k.read(all, uid, baseline)
-	before := Note{n.UID, n.Baseline, n.Entered, maps.Clone(n.Handlers)}
+	before := n
+	before.Handlers = maps.Clone(n.Handlers)
 	if change(&n); n.equal(before) {
 		return
 	}
-	if n.Entered == nil && len(n.Handlers) == 0 {
+	if n.Entered == nil && n.Schema == nil && n.Generation == 0 && len(n.Handlers) == 0 {
 		delete(all, k.String())
 		return
 	}
@@ -101,10 +107,15 @@ func (n *Note) encode() string {
 }
 
 func (n *Note) equal(other Note) bool {
-	isSameEntry := n.Entered == nil && other.Entered == nil || n.Entered != nil && other.Entered != nil && n.Entered.Equal(*other.Entered)
-	return isSameEntry && maps.EqualFunc(n.Handlers, other.Handlers, func(a, b Outcome) bool {
+	isSameOutcome := func(a, b Outcome) bool {
 		return a.Revision == b.Revision && a.Cause == b.Cause && a.Failed == b.Failed && a.Ended.Equal(b.Ended)
-	})
+	}
+	return n.Generation == other.Generation && isSame(n.Entered, other.Entered, time.Time.Equal) && isSame(n.Schema, other.Schema, isSameOutcome) &&
+		maps.EqualFunc(n.Handlers, other.Handlers, isSameOutcome)
+}
+
+func isSame[T any](a, b *T, equal func(a, b T) bool) bool {
+	return a == nil && b == nil || a != nil && b != nil && equal(*a, *b)
 }
 
 // Due returns which of the handlers have a newer revision than the object was handled with. revisions are the declared ones by id, and
@@ -135,9 +146,15 @@ func (n *Note) Retain(revisions map[string]int) {
 	maps.DeleteFunc(n.Handlers, func(id string, _ Outcome) bool { _, isDeclared := revisions[id]; return !isDeclared })
 }
 
-// RolledOut returns when the last handler was called with its declared revision only because of that, and whether one of them has failed.
-// The time is zero if there was none.
+// HandlesSchema reports whether the object has entered a rollout for a change of the schema, and isn't finished.
+func (n *Note) HandlesSchema() bool { return n.Schema != nil && n.Schema.Ended.IsZero() }
+
+// RolledOut returns when the object was handled last for a revision of its handlers or for a change of the schema, and whether a handler has
+// failed. The time is zero if it never was.
 func (n *Note) RolledOut(revisions map[string]int) (last time.Time, failed bool) {
+	if n.Schema != nil {
+		last, failed = n.Schema.Ended, n.Schema.Failed
+	}
 	for id, o := range n.Handlers {
 		if o.Cause == Name && o.Revision == revisions[id] {
 			failed = failed || o.Failed
@@ -174,13 +191,16 @@ func Describe(revisions map[string]int) string {
 // A Standing says where an object stands in a rollout.
 type Standing struct {
 	UID types.UID
-	// Due is true if handlers have newer revisions than the object was handled with.
+	// Due is true if handlers have newer revisions than the object was handled with, or if the schema has changed.
 	Due bool
+	// BySchema is true if the schema has changed.
+	BySchema bool
 	// Busy is true if the revisions wait until something else is handled.
 	Busy bool
 	// Entered is when the rollout has taken up the object, and zero if it hasn't, or if the object is finished.
 	Entered time.Time
-	// Ended is when the last handler was called only for its revision, and zero if none was. Failed is true if one of them has failed.
+	// Ended is when the object was handled last for a revision or a change of the schema, and zero if it never was. Failed is true if a
+	// handler has failed.
 	Ended  time.Time
 	Failed bool
 	// Annotations are the object's. They must not be changed.

@@ -32,6 +32,7 @@ type object struct {
 	hash    uint64
 	isNext  bool // a user has asked for it
 	failed  bool
+	schema  bool // the schema has changed
 	entered time.Time
 	ended   time.Time // when it was finished, or late
 	index   int       // in the queue, if it is waiting
@@ -42,22 +43,28 @@ type group struct {
 	options   rollout.Options
 	revisions string
 
-	objects   map[types.NamespacedName]*object
-	queue     queue                            // of the waiting objects
-	open      map[types.NamespacedName]*object // released or running
-	counts    [done + 1]int
-	failures  int  // since the last resumption
-	tried     int  // since the last resumption
-	isKnown   bool // all objects of the first list are known
-	hasSoaked bool
+	objects map[types.NamespacedName]*object
+	queue   queue                            // of the waiting objects
+	open    map[types.NamespacedName]*object // released or running
+	counts  [done + 1]int
+	isKnown bool // all objects of the first list are known
 
+	begun     time.Time // zero unless objects are waiting or unfinished
+	hasSoaked bool
+	ended     int              // late or done since the rollout has begun
+	failed    int              // the failed ones among them
+	tried     int              // late or done since the rollout has begun or was resumed
+	failures  int              // the failed ones among them
+	last      rollout.Progress // of the rollout that is over
+
+	shard    string
 	control  rollout.State // what the ConfigMap says
 	isLoaded bool          // the ConfigMap was read
 }
 
-func newGroup(options rollout.Options, revisions string) *group {
+func newGroup(options rollout.Options, revisions, shard string) *group {
 	return &group{
-		options: options, revisions: revisions, objects: map[types.NamespacedName]*object{}, open: map[types.NamespacedName]*object{},
+		options: options, revisions: revisions, shard: shard, objects: map[types.NamespacedName]*object{}, open: map[types.NamespacedName]*object{},
 		control: rollout.State{Revisions: revisions},
 	}
 }
@@ -104,7 +111,7 @@ func (g *group) observe(key types.NamespacedName, s revision.Standing) (changed 
 		optOut = s.Annotations[g.options.OptOut]
 	}
 	isOut := optOut != "" && optOut != "false" && optOut != "now"
-	next := object{key: key, hash: hashOf(s.UID), isNext: optOut == "now", entered: s.Entered, ended: s.Ended, failed: s.Failed && !s.Due}
+	next := object{key: key, hash: hashOf(s.UID), isNext: optOut == "now", entered: s.Entered, ended: s.Ended, failed: s.Failed && !s.Due, schema: s.BySchema}
 	before := g.objects[key]
 	switch {
 	case s.Due && !s.Entered.IsZero():
@@ -131,7 +138,7 @@ func (g *group) observe(key types.NamespacedName, s revision.Standing) (changed 
 }
 
 func (o *object) same(other object) bool {
-	return o.phase == other.phase && o.hash == other.hash && o.isNext == other.isNext && o.failed == other.failed &&
+	return o.phase == other.phase && o.hash == other.hash && o.isNext == other.isNext && o.failed == other.failed && o.schema == other.schema &&
 		o.entered.Equal(other.entered) && o.ended.Equal(other.ended)
 }
 
@@ -167,14 +174,27 @@ func (g *group) forget(key types.NamespacedName) bool {
 	return true
 }
 
-// count adds an object to the tried ones, unless it was tried before the rollout was resumed.
+// count adds an object to the ended ones, unless that was in an earlier rollout.
 func (g *group) count(one *object, by int) {
-	if resumed := g.control.Resumed; resumed != nil && !one.ended.After(*resumed) {
+	if one.ended.Before(g.begun) {
 		return
 	}
-	g.tried += by
+	isFailure := 0
 	if one.failed {
-		g.failures += by
+		isFailure = by
+	}
+	g.ended, g.failed = g.ended+by, g.failed+isFailure
+	if resumed := g.control.Resumed; resumed == nil || one.ended.After(*resumed) {
+		g.tried, g.failures = g.tried+by, g.failures+isFailure
+	}
+}
+
+func (g *group) recount() {
+	g.ended, g.failed, g.tried, g.failures = 0, 0, 0, 0
+	for _, one := range g.objects {
+		if one.phase == late || one.phase == done {
+			g.count(one, 1)
+		}
 	}
 }
 
@@ -185,12 +205,27 @@ func (g *group) setControl(s rollout.State) {
 		s = rollout.State{Revisions: g.revisions}
 	}
 	g.control = s
-	g.tried, g.failures = 0, 0
-	for _, one := range g.objects {
-		if one.phase == late || one.phase == done {
-			g.count(one, 1)
-		}
+	g.recount()
+}
+
+// isActive reports whether objects are waiting or unfinished.
+func (g *group) isActive() bool { return g.counts[waiting]+g.counts[late]+len(g.open) > 0 }
+
+// begin notes that the rollout begins, or goes on after a restart, and when it is over.
+func (g *group) begin(now time.Time) {
+	switch stored := g.control.Progress[g.shard]; {
+	case !g.isActive() && !g.begun.IsZero():
+		g.last, g.begun = g.progress(), time.Time{}
+		return
+	case !g.isActive() || !g.begun.IsZero():
+		return
+	case stored.Waiting+stored.Running > 0:
+		g.begun = stored.Begun
+	default:
+		g.begun = now.UTC().Truncate(time.Second)
 	}
+	g.hasSoaked = false
+	g.recount()
 }
 
 // A decision is what follows from the state of a group.
@@ -205,6 +240,7 @@ func (g *group) decide(now time.Time) (d decision) {
 	if !g.isKnown || !g.isLoaded {
 		return d
 	}
+	g.begin(now)
 	for _, one := range g.open {
 		if one.phase != running {
 			continue
@@ -251,14 +287,17 @@ func (d *decision) wake(at time.Time) {
 	}
 }
 
+// total returns how many objects are in the rollout.
+func (g *group) total() int { return g.counts[waiting] + len(g.open) + g.ended }
+
 // canaries returns how many objects come first.
 func (g *group) canaries() int {
-	return max(1, int(math.Ceil(g.options.Canaries*float64(len(g.objects)))))
+	return max(1, int(math.Ceil(g.options.Canaries*float64(g.total()))))
 }
 
 // soaking reports whether the objects behind the canaries must wait, and until when. The time is zero while canaries are unfinished.
 func (g *group) soaking(now time.Time) (until time.Time, isHeld bool) {
-	canaries, tried := g.canaries(), g.counts[late]+g.counts[done]
+	canaries, tried := g.canaries(), g.ended
 	switch {
 	case g.hasSoaked, tried+len(g.open) < canaries:
 		return time.Time{}, false
@@ -267,7 +306,7 @@ func (g *group) soaking(now time.Time) (until time.Time, isHeld bool) {
 	}
 	ends := make([]time.Time, 0, tried)
 	for _, one := range g.objects {
-		if one.phase == late || one.phase == done {
+		if (one.phase == late || one.phase == done) && !one.ended.Before(g.begun) {
 			ends = append(ends, one.ended)
 		}
 	}
@@ -283,7 +322,7 @@ func (g *group) tooManyFailures() string {
 	if g.tried > of || g.control.Resumed != nil {
 		of, what = max(g.tried, 1), "objects so far"
 	}
-	if float64(g.failures) <= g.options.HaltAt*float64(of) || g.failures < min(2, len(g.objects)) {
+	if float64(g.failures) <= g.options.HaltAt*float64(of) || g.failures < min(2, g.total()) {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d %s have failed", g.failures, of, what)
@@ -292,18 +331,22 @@ func (g *group) tooManyFailures() string {
 // check returns why an object must wait, or "".
 func (g *group) check(key types.NamespacedName, now time.Time) (wait string) {
 	one := g.objects[key]
-	progress := fmt.Sprintf("the rollout of %s has reached %d of %d objects", g.revisions, len(g.objects)-g.counts[waiting], len(g.objects))
+	what := "the rollout of " + g.revisions
+	if one != nil && one.schema || g.revisions == "" {
+		what = "the rollout of a change of the schema"
+	}
+	progress := fmt.Sprintf("%s has reached %d of %d objects", what, g.total()-g.counts[waiting], g.total())
 	switch {
 	case one == nil:
-		return "the object has opted out of the rollout of " + g.revisions
+		return "the object has opted out of " + what
 	case one.phase != waiting:
 		return ""
 	case !g.isKnown:
-		return "the rollout of " + g.revisions + " begins when all objects are known"
+		return what + " begins when all objects are known"
 	case !g.isLoaded:
-		return "the rollout of " + g.revisions + " begins when its ConfigMap has been read"
+		return what + " begins when its ConfigMap has been read"
 	case g.control.Halted != nil:
-		return fmt.Sprintf("the rollout of %s is halted by %s: %s", g.revisions, g.control.Halted.By, g.control.Halted.Message)
+		return fmt.Sprintf("%s is halted by %s: %s", what, g.control.Halted.By, g.control.Halted.Message)
 	}
 	if isOpen, until := g.options.Window.IsOpen(now); !isOpen && !until.IsZero() {
 		return progress + "; it goes on at " + until.Format(time.RFC3339)
@@ -314,15 +357,17 @@ func (g *group) check(key types.NamespacedName, now time.Time) (wait string) {
 	return progress
 }
 
-// progress returns the numbers of objects.
+// progress returns the numbers of objects. After the rollout, they are the last ones.
 func (g *group) progress() rollout.Progress {
-	failed := g.counts[late]
-	for _, one := range g.objects {
-		if one.phase == done && one.failed {
-			failed++
-		}
+	switch stored := g.control.Progress[g.shard]; {
+	case !g.begun.IsZero():
+	case g.last.Total > 0:
+		return g.last
+	default:
+		stored.Done, stored.Waiting, stored.Running, stored.At = stored.Done+stored.Waiting+stored.Running, 0, 0, time.Time{} // they have left since
+		return stored
 	}
 	return rollout.Progress{
-		Total: len(g.objects), Waiting: g.counts[waiting], Running: len(g.open) + g.counts[late], Done: g.counts[done], Failed: failed,
+		Begun: g.begun, Total: g.total(), Waiting: g.counts[waiting], Running: len(g.open) + g.counts[late], Done: g.ended - g.counts[late], Failed: g.failed,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -74,12 +75,8 @@ func (p *Part) mistakes() []error {
 }
 
 func (p *Part) check(kinds []engine.Kind) (errs []error) {
-	total := 0
-	for _, kind := range kinds {
-		total += len(kind.Revisions())
-	}
-	if total == 0 {
-		errs = append(errs, errors.New("WithRollout has no effect, because no handler has a Revision: add one, or remove the option"))
+	if !slices.ContainsFunc(kinds, func(kind engine.Kind) bool { return kind.RollsOut() }) {
+		errs = append(errs, errors.New("WithRollout has no effect, because no handler has a Revision, and no kind is from a CRD: add a Revision, or remove the option"))
 	}
 	if _, err := p.namespace(); err != nil {
 		errs = append(errs, fmt.Errorf("WithRollout: %w", err))
@@ -119,7 +116,7 @@ func (p *Part) rights(namespace string) []rbac.Need {
 func (p *Part) entryOf(e *engine.Engine) *entry {
 	one := p.groups[e]
 	if one == nil {
-		one = &entry{group: newGroup(p.options, revision.Describe(e.DeclaredRevisions())), kind: e.Name}
+		one = &entry{group: newGroup(p.options, revision.Describe(e.DeclaredRevisions()), p.shard()), kind: e.Name}
 		if mapping, err := p.manager.GetRESTMapper().RESTMapping(e.GVK.GroupKind(), e.GVK.Version); err == nil {
 			one.kind = mapping.Resource.GroupResource().String()
 		}
@@ -367,13 +364,23 @@ func (one *entry) write(progress rollout.Progress, now time.Time) (w write, agai
 		w.halt = one.control.Halted
 	}
 	isOver := progress.Waiting+progress.Running == 0
-	if w.isChanged = progress != one.saved && (progress.Total > 0 || !one.savedAt.IsZero()); w.isChanged && !isOver && !one.savedAt.IsZero() {
+	if w.isChanged = progress != one.savedProgress(); w.isChanged && !isOver && !one.savedAt.IsZero() {
 		if due := one.savedAt.Add(saveInterval); due.After(now) {
 			w.isChanged = false
 			return w, due
 		}
 	}
 	return w, again
+}
+
+// savedProgress returns the progress that the ConfigMap contains, as far as it is known.
+func (one *entry) savedProgress() rollout.Progress {
+	if !one.savedAt.IsZero() {
+		return one.saved
+	}
+	stored := one.control.Progress[one.shard]
+	stored.At = time.Time{}
+	return stored
 }
 
 func (w *write) apply(s *rollout.State, shard string, now time.Time) {
@@ -398,7 +405,7 @@ func (w *write) apply(s *rollout.State, shard string, now time.Time) {
 }
 
 func report(kind string, one *entry, progress rollout.Progress) {
-	for state, n := range map[string]int{"waiting": progress.Waiting, "running": progress.Running, "done": progress.Done - (progress.Failed - one.counts[late]), "failed": progress.Failed} {
+	for state, n := range map[string]int{"waiting": progress.Waiting, "running": progress.Running, "done": progress.Done, "failed": progress.Failed} {
 		metrics.RolloutObjects.WithLabelValues(kind, state).Set(float64(n))
 	}
 	halted := 0.0
