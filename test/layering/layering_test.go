@@ -141,6 +141,12 @@ var levels = map[string]int{
 	// This package has the annotations that request calls of handlers.
 	"internal/parts/retry": 1,
 
+	// This package has the notes about revisions of handlers.
+	"internal/parts/revision": 1,
+
+	// This package has the options and the state of rollouts.
+	"pkg/rollout": 1,
+
 	// This package selects the objects of a shard.
 	"internal/parts/shards": 0,
 

@@ -70,7 +70,9 @@ type world struct {
 
 	mu       sync.Mutex
 	handlers *rand.Rand
-	foreign  map[string]bool      // objects that an operator without revisions may have handled
+	foreign  map[string]bool // objects that an operator without revisions may have handled
+	ended    map[string]int  // the process in which a handler has ended for a revision of an object
+	process  int
 	edits    map[string]time.Time // the oldest unhandled edit of each object
 	down     time.Time            // when an operator was started or a fault has ended last
 	isDown   bool
@@ -80,7 +82,7 @@ func simulate(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a simulation
 	w := &world{
 		T: t, Cluster: kopftest.Memory(t), random: random, handlers: rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // a simulation
-		foreign: map[string]bool{}, edits: map[string]time.Time{}, revision: map[string]int{}, start: time.Now(),
+		foreign: map[string]bool{}, ended: map[string]int{}, edits: map[string]time.Time{}, revision: map[string]int{}, start: time.Now(),
 		options: rollout.Options{
 			Canaries: 0.05 + 0.5*random.Float64(), MaxParallel: 1 + random.IntN(4), HaltAt: 0.2 + 0.8*random.Float64(), OptOut: optOutKey, Namespace: "default",
 			Deadline: time.Duration(5+random.IntN(30)) * time.Minute, Soak: time.Duration(random.IntN(3)) * 3 * time.Minute,
@@ -142,6 +144,7 @@ func (w *world) run(revision map[string]int) {
 	w.operator = w.Cluster.Run(w.T, all...)
 	w.mu.Lock()
 	w.down, w.isDown = time.Now(), false
+	w.process++
 	w.mu.Unlock()
 }
 
@@ -341,14 +344,15 @@ func (w *world) handler(id string) kopf.Handler[configMap] {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if time.Since(w.start) > ends {
-			return nil
-		}
-		switch {
-		case outcome == 0:
-			return kopf.Permanent(errors.New("invalid"))
-		case outcome < 4:
+		isOver := time.Since(w.start) > ends
+		if !isOver && outcome > 0 && outcome < 4 {
 			return errors.New("busy")
+		}
+		w.mu.Lock()
+		w.ended[w.callOf(id, req.Object)] = w.process
+		w.mu.Unlock()
+		if !isOver && outcome == 0 {
+			return kopf.Permanent(errors.New("invalid"))
 		}
 		return nil
 	}
@@ -359,6 +363,9 @@ func (w *world) check(id string, obj configMap) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.checkEdits(time.Now())
+	if w.ended[w.callOf(id, obj)] == w.process {
+		w.Errorf("%s: %s is called again, although it has ended in this process: %s", obj.Name, id, obj.Annotations[noteKey])
+	}
 	unfinished := 0
 	for _, one := range w.list() {
 		n := noteOf(&one)
@@ -380,6 +387,11 @@ func (w *world) check(id string, obj configMap) {
 	if unfinished > w.options.MaxParallel {
 		w.Errorf("%d objects are unfinished at the same time, want at most %d", unfinished, w.options.MaxParallel)
 	}
+}
+
+// callOf identifies the calls of a handler for one revision of an object.
+func (w *world) callOf(id string, obj configMap) string {
+	return fmt.Sprintf("%s %s %d", obj.UID, id, w.revision[id])
 }
 
 // edited is called for users' edits.
