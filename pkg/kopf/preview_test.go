@@ -101,6 +101,12 @@ var previewed = map[string]func(*recorded) kopf.Option{
 	"renamed": func(r *recorded) kopf.Option {
 		return maps1().OnCreateOrUpdate("make", r.handler("make", nil), kopf.RenamedFrom("create"))
 	},
+	"revision 1": func(r *recorded) kopf.Option {
+		return maps1().OnCreateOrUpdate("create", r.handler("create", nil), kopf.Revision(1))
+	},
+	"revision 2": func(r *recorded) kopf.Option {
+		return maps1().OnCreateOrUpdate("create", r.handler("create", nil), kopf.Revision(2)).OnUpdate("update", r.handler("update", nil), kopf.Revision(1))
+	},
 	"index": func(r *recorded) kopf.Option {
 		resource := maps1()
 		byTeam := kopf.IndexBy(resource, "by-team", func(_ context.Context, req *kopf.Request[configMap]) (map[string]string, error) {

@@ -28,7 +28,7 @@ type Kind struct {
 
 // A Group are objects for which the operator would do the same.
 type Group struct {
-	// Cause is what the operator would detect: create, update, delete, resume, or none.
+	// Cause is what the operator would detect: create, update, delete, resume, revision, or none.
 	Cause string `json:"cause"`
 	// Handlers are the ids of the handlers that it would call for the cause, now or after a delay.
 	Handlers []string `json:"handlers,omitempty"`
