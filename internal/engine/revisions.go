@@ -272,7 +272,7 @@ func (e *Engine) entry(r *reconciliation) *patch.Change {
 	return &patch.Change{Before: obj, Content: r.draft.Content(), FrameworkPatch: patch.DiffAnnotations(obj.GetAnnotations(), all)}
 }
 
-// endRollout tells the rollout that a cycle is over, because the event of its last write may be skipped.
+// endRollout reports to the rollout that a cycle is over, because the event of its last write may be skipped.
 func (e *Engine) endRollout(r *reconciliation) {
 	if !e.rollsOut() || !r.session.IsFinished() || r.session.Cause.Deleting {
 		return
@@ -315,7 +315,7 @@ func (e *Engine) leaveRollout(key types.NamespacedName) {
 	}
 }
 
-// BeginRollout tells the rollout about all objects. It is called after the first list, because the rollout must know them before it chooses
+// BeginRollout reports all objects to the rollout. It is called after the first list, because the rollout must know them before it chooses
 // the first ones.
 func (e *Engine) BeginRollout() {
 	if !e.rollsOut() {

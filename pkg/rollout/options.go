@@ -104,17 +104,17 @@ func (o Options) Check() error {
 	}
 	if o.OptOut != "" {
 		for _, text := range apivalidation.IsQualifiedName(o.OptOut) {
-			errs = append(errs, fmt.Errorf("OptOut %q is not a valid annotation: %s", o.OptOut, text))
+			errs = append(errs, fmt.Errorf("the annotation OptOut %q is not valid: %s", o.OptOut, text))
 		}
 	}
 	if o.Name != "" {
 		for _, text := range apivalidation.IsDNS1123Subdomain(o.Name) {
-			errs = append(errs, fmt.Errorf("Name %q is not a valid name of a ConfigMap: %s", o.Name, text))
+			errs = append(errs, fmt.Errorf("the Name %q is not valid for a ConfigMap: %s", o.Name, text))
 		}
 	}
 	if o.Namespace != "" {
 		for _, text := range apivalidation.IsDNS1123Label(o.Namespace) {
-			errs = append(errs, fmt.Errorf("Namespace %q is not valid: %s", o.Namespace, text))
+			errs = append(errs, fmt.Errorf("the Namespace %q is not valid: %s", o.Namespace, text))
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

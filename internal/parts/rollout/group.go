@@ -57,9 +57,10 @@ type group struct {
 	failures  int              // the failed ones among them
 	last      rollout.Progress // of the rollout that is over
 
-	shard    string
-	control  rollout.State // what the ConfigMap says
-	isLoaded bool          // the ConfigMap was read
+	shard     string
+	control   rollout.State // what the ConfigMap says
+	isLoaded  bool          // the ConfigMap was read
+	isForeign bool          // the ConfigMap is about other revisions
 }
 
 func newGroup(options rollout.Options, revisions, shard string) *group {
@@ -201,6 +202,7 @@ func (g *group) recount() {
 // setControl takes over what the ConfigMap says. What it says about other revisions doesn't count.
 func (g *group) setControl(s rollout.State) {
 	g.isLoaded = true
+	g.isForeign = s.Revisions != g.revisions && (s.Revisions != "" || s.Halted != nil || s.Resume || len(s.Progress) > 0)
 	if s.Revisions != g.revisions {
 		s = rollout.State{Revisions: g.revisions}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -39,9 +40,9 @@ type Part struct {
 
 	mu     sync.Mutex
 	groups map[*engine.Engine]*entry
-	wake   chan struct{} // has room for one element
-	loaded map[string]rollout.State
-	isRead bool // the ConfigMap was read
+	wake   chan struct{}            // has room for one element
+	stored *corev1.ConfigMap        // nil until it was read
+	loaded map[string]rollout.State // the readable states in it
 }
 
 // entry is a group with what the process has done for it.
@@ -120,9 +121,7 @@ func (p *Part) entryOf(e *engine.Engine) *entry {
 		if mapping, err := p.manager.GetRESTMapper().RESTMapping(e.GVK.GroupKind(), e.GVK.Version); err == nil {
 			one.kind = mapping.Resource.GroupResource().String()
 		}
-		if p.isRead {
-			one.setControl(p.loaded[one.kind])
-		}
+		p.pass(one)
 		p.groups[e] = one
 	}
 	return one
@@ -264,16 +263,26 @@ func (p *Part) watch(ctx context.Context, c client.WithWatch, key client.ObjectK
 func (p *Part) take(found *corev1.ConfigMap) {
 	states, err := rollout.Decode(found)
 	if err != nil {
-		p.log().Error(err, "The state of the rollouts is unreadable; the last one that was read counts")
-		return
+		p.log().Error(err, "The state of a rollout is unreadable; the last one that was read counts")
 	}
 	p.mu.Lock()
-	p.loaded, p.isRead = states, true
+	p.loaded, p.stored = states, found
 	for _, one := range p.groups {
-		one.setControl(states[one.kind])
+		p.pass(one)
 	}
 	p.mu.Unlock()
 	p.wakeUp()
+}
+
+// pass passes what the ConfigMap says to a group, unless it hasn't been read or is unreadable. The caller must hold the lock.
+func (p *Part) pass(one *entry) {
+	if p.stored == nil {
+		return
+	}
+	state, isReadable := p.loaded[one.kind]
+	if _, exists := p.stored.Data[one.kind]; isReadable || !exists {
+		one.setControl(state)
+	}
 }
 
 func (p *Part) log() logr.Logger { return p.manager.GetLogger().WithName("rollout") }
@@ -364,21 +373,46 @@ func (one *entry) write(progress rollout.Progress, now time.Time) (w write, agai
 		w.halt = one.control.Halted
 	}
 	isOver := progress.Waiting+progress.Running == 0
-	if w.isChanged = progress != one.savedProgress(); w.isChanged && !isOver && !one.savedAt.IsZero() {
+	again = one.nextGone()
+	if one.isForeign && one.shard == "" || !again.IsZero() && !again.After(now) { // shards may have different versions
+		w.isChanged = true
+		return w, again
+	}
+	if w.isChanged = progress != one.savedProgress(now); w.isChanged && !isOver && !one.savedAt.IsZero() {
 		if due := one.savedAt.Add(saveInterval); due.After(now) {
-			w.isChanged = false
-			return w, due
+			w.isChanged, again = false, due
 		}
 	}
 	return w, again
 }
 
+// goneAfter is the time after which the progress of another shard is removed if its objects are unfinished. A shard that still runs writes
+// it again.
+const goneAfter = time.Hour
+
+func isGone(p rollout.Progress, now time.Time) bool {
+	return p.Waiting+p.Running > 0 && now.Sub(p.At) > goneAfter
+}
+
+// nextGone returns when the first other shard counts as gone, or zero.
+func (one *entry) nextGone() (next time.Time) {
+	for name, p := range one.control.Progress {
+		if at := p.At.Add(goneAfter + time.Second); name != one.shard && p.Waiting+p.Running > 0 && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
 // savedProgress returns the progress that the ConfigMap contains, as far as it is known.
-func (one *entry) savedProgress() rollout.Progress {
+func (one *entry) savedProgress(now time.Time) rollout.Progress {
+	stored, exists := one.control.Progress[one.shard]
+	if !exists && one.saved.Total > 0 && now.Sub(one.savedAt) > goneAfter {
+		return rollout.Progress{} // another shard has removed it
+	}
 	if !one.savedAt.IsZero() {
 		return one.saved
 	}
-	stored := one.control.Progress[one.shard]
 	stored.At = time.Time{}
 	return stored
 }
@@ -396,6 +430,7 @@ func (w *write) apply(s *rollout.State, shard string, now time.Time) {
 	if s.Progress == nil {
 		s.Progress = map[string]rollout.Progress{}
 	}
+	maps.DeleteFunc(s.Progress, func(name string, p rollout.Progress) bool { return name != shard && isGone(p, now) })
 	last := s.Progress[shard]
 	if last.At = (time.Time{}); last != w.progress {
 		w.progress.At = now
