@@ -79,7 +79,7 @@ func Load(ctx context.Context, c client.Reader, configMap client.ObjectKey) (map
 // Halt halts the rollout of a kind. The operator begins with no more objects until someone resumes the rollout, also after a restart.
 func Halt(ctx context.Context, c client.Client, configMap client.ObjectKey, kind, by, message string) error {
 	return Change(ctx, c, configMap, kind, func(s *State) error {
-		if s.Revisions == "" {
+		if s.Revisions == "" && len(s.Progress) == 0 { // the rollout of a change of the schema has no revisions
 			return fmt.Errorf("there is no rollout of %s", kind)
 		}
 		s.Halted, s.Resume = &Stop{At: time.Now().UTC().Truncate(time.Second), By: by, Message: message}, false
