@@ -1,11 +1,12 @@
 // Command kopf inspects operators and the state that they store on objects. It lists peers, pauses and resumes them, shows the progress of handlers,
-// removes finalizers and annotations before an uninstall, and verifies permissions.
+// controls rollouts of new revisions, removes finalizers and annotations before an uninstall, and verifies permissions.
 //
 //	go tool kopf peers list
 //	go tool kopf objects list databases.example.com -A
 //	go tool kopf objects check databases.example.com -A --crd config/crd/bases/example.com_databases.yaml
 //	go tool kopf objects release databases.example.com -A --yes
 //	go tool kopf watch databases.example.com -A
+//	go tool kopf rollout status -n databases-system
 //	go tool kopf rbac verify config/rbac/rbac.yaml
 //
 // If the binary is named kubectl-kopf and is in the PATH, it is a plugin of kubectl: kubectl kopf peers list.
@@ -18,7 +19,7 @@
 // prints the error to standard error and exits with code 1.
 //
 // "peers freeze" and "peers resume" change only the record of one identity. The default is the identity of the user. "peers
-// list", "objects list", "objects check", "watch", "why", "page" and "rbac verify" do not change objects. "objects release"
+// list", "objects list", "objects check", "watch", "why", "page", "rollout status" and "rbac verify" do not change objects. "objects release"
 // writes nothing without --yes. With --yes, it removes only the finalizer and the annotations that it prints.
 //
 // # Caveats

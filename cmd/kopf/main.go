@@ -34,6 +34,6 @@ func newRoot(file string) *cobra.Command {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl kopf"}
 	}
 	setVersion(root)
-	root.AddCommand(newPeers(), newObjects(), newWhy(), newPage(), newWatch(), newRetry(), newRBAC(), newInit())
+	root.AddCommand(newPeers(), newObjects(), newWhy(), newPage(), newWatch(), newRetry(), newRollout(), newRBAC(), newInit())
 	return root
 }

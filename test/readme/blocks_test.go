@@ -41,6 +41,7 @@ var blockTests = []blockTest{
 	{"docs/performance.md", "sh", "make bench BENCHFLAGS=", "", "takes up to an hour; TestBenchmark_HasDocumentedFlags checks the flags"},
 	{"docs/persistence.md", "yaml", "", "test/guide TestPersistence_StoredState", ""},
 	{"docs/troubleshooting.md", "sh", "", "test/guide TestTroubleshooting_Commands", ""},
+	{"docs/upgrades.md", "console", "", "cmd/kopf TestRollout_Page", ""},
 }
 
 // Each block must have a test that executes it, or a reason. TestDocs_GoCodeIsCompiled checks Go code. Tests of
