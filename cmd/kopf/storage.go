@@ -101,7 +101,7 @@ func (p *storage) extras(obj *unstructured.Unstructured) (keys []string) {
 // isHelper reports whether kopf uses the annotation for a purpose other than records and the baseline. It ignores the suffix for ReplicaSets.
 func isHelper(name string) bool {
 	name = strings.TrimSuffix(name, "-ofDRS")
-	return name == "kopf-managed" || name == "touch-dummy" || retry.IsName(name)
+	return name == "kopf-managed" || name == "touch-dummy" || name == "revision" || retry.IsName(name)
 }
 
 func isRecord(value string) bool {

@@ -149,7 +149,7 @@ func (d *Detector) withEdits(c *Cause, s Snapshot) Snapshot {
 // WithSeen returns the cause after a handler has finished. If the object was edited after the cycle began, the handler may have seen the
 // edit.
 func (c Cause) WithSeen() Cause {
-	if c.Reason == Delete || !c.WasEdited() {
+	if c.Reason == Delete || c.Reason == Resume || !c.WasEdited() {
 		return c
 	}
 	if seen := snapshotOf(c.Live, Snapshot{}); seen.Digest != "" {
@@ -167,6 +167,12 @@ func (c Cause) WithReason(reason Reason) Cause {
 // Request returns the cause as a request to call handlers for a reason, although nothing has happened to the object.
 func (c Cause) Request(reason Reason) Cause {
 	c.Reason, c.Requested = reason, true
+	return c
+}
+
+// AsUnchanged returns the cause for a reason that doesn't depend on a change. The change remains for a later cause.
+func (c Cause) AsUnchanged(reason Reason) Cause {
+	c.Reason, c.Changed, c.New, c.Diff = reason, false, c.Old, nil
 	return c
 }
 

@@ -29,7 +29,7 @@ func (e *Engine) newRestRule() (s restRule) {
 	needsFinalizer := func(h *invoke.Handler) bool { return h.IsMandatoryDelete() }
 	callsAtStart := func(h *invoke.Handler) bool { return h.AnyReason || h.Resumes() || h.RetriesOnRelatedChange }
 	switch {
-	case e.lean == nil, len(e.revisions.declared) > 0, e.Rollout != nil, e.Scope != nil, e.Shard != nil, e.traits.reportsConditions, len(e.EventHandlers.IDs()) > 0,
+	case e.lean == nil, len(e.revisions.declared) > 0, e.rollsOut(), e.Scope != nil, e.Shard != nil, e.traits.reportsConditions, len(e.EventHandlers.IDs()) > 0,
 		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0, e.Handlers.Any(callsAtStart):
 		return restRule{}
 	case e.Handlers.Any(func(h *invoke.Handler) bool { return needsFinalizer(h) && !isFiltered(h) }):

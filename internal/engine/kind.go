@@ -133,6 +133,8 @@ type Settings struct {
 	CauseHolds []CauseHold
 	// Rollout limits how many objects at a time are handled for newer revisions. It is optional.
 	Rollout Rollout
+	// OptOut is the annotation with which users keep objects out of rollouts. It is optional.
+	OptOut string
 	// AttemptHooks are called before and after each attempt of a handler.
 	AttemptHooks []invoke.AttemptHook
 }

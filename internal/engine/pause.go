@@ -138,6 +138,7 @@ func (e *Engine) obeyAnnotation(ctx context.Context, r *reconciliation) (Hold, e
 	}
 	log.FromContext(ctx).V(1).Info("The object is paused by its annotation", "annotation", PausedAnnotation)
 	e.background.supervisor.StopAll(r.draft.Base().GetUID(), daemons.ErrPaused)
+	e.leaveRollout(client.ObjectKeyFromObject(r.draft.Base()))
 	return Hold{Reason: HeldByAnnotation}, e.reportObjectPause(ctx, r)
 }
 

@@ -33,7 +33,7 @@ func (e *Engine) selectHandlers(ctx context.Context, r *reconciliation) {
 	}
 	switch {
 	case r.session.Cause.Reason == cause.Revision:
-		r.matching.selection.Selected = slices.Clone(r.due)
+		r.selectRevised()
 		return
 	case r.session.Cause.Requested:
 		r.selectRequested()

@@ -37,7 +37,7 @@ func (e *Engine) findRequests(r *reconciliation) {
 			r.session.Records.Keep(one.ID)
 		}
 	}
-	if r.session.Cause.Reason != cause.Noop || !r.mayAnswer() {
+	if !r.hasNoCause() || !r.mayAnswer() {
 		return
 	}
 	for _, one := range r.requested.requests {

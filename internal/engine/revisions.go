@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -18,15 +19,36 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/revision"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // revisions are the revisions that the handlers declare.
 type revisions struct {
 	key      *revision.Key  // of the notes on the objects; nil if the objects contain no progress
 	declared map[string]int // by handler id
+	text     string         // of the declared revisions
 	// tracksSchema is true if a rollout also limits updates that a change of the schema has caused.
 	tracksSchema bool
 }
+
+// schemaTarget is the target of an object that a rollout handles for a change of the schema.
+const schemaTarget = "schema"
+
+// optOut is the annotation with which users keep objects out of rollouts. Setting it is no change of an object, because the handlers of an
+// update would then be called.
+type optOut string
+
+// Clear removes the annotation from an essence.
+func (o optOut) Clear(content map[string]any) {
+	if o != "" {
+		meta, _ := content["metadata"].(map[string]any)
+		all, _ := meta["annotations"].(map[string]any)
+		delete(all, string(o))
+	}
+}
+
+// ClearStored removes nothing, because the annotation is the users'.
+func (optOut) ClearStored(map[string]any) {}
 
 // A Rollout limits how many objects at a time are handled for newer revisions. Its methods must be safe for concurrent use.
 type Rollout interface {
@@ -75,7 +97,8 @@ func isDefinedByCRD(group string) bool {
 // so the API server has added or removed a default. In doubt, a user has made the update.
 func (r *reconciliation) isBySchema() bool {
 	c := &r.session.Cause
-	if !r.engine.revisions.tracksSchema || c.Reason != cause.Update || c.Requested || c.Reversed || c.WasReversed || c.WasEdited() || len(c.Diff) == 0 ||
+	selection := r.matching.selection
+	if !r.engine.revisions.tracksSchema || r.details.NoteDropped || len(selection.Selected) == len(selection.Resuming) || c.Reason != cause.Update || c.Requested || c.Reversed || c.WasReversed || c.WasEdited() || len(c.Diff) == 0 ||
 		r.session.Records.HasRecords(string(cause.Update)) {
 		return false
 	}
@@ -91,7 +114,7 @@ func StoresNotes(settings Settings, kind Kind) bool {
 		return true
 	}
 	settings.completeStores(&kind)
-	return settings.revisionKey(&kind) != nil
+	return settings.revisionKey(&kind) != nil && progress.UsesOnlyAnnotations(settings.Store, kind.New())
 }
 
 // findRevisions finds the handlers with newer revisions than the object was handled with. If nothing else has happened to the object, they
@@ -101,7 +124,13 @@ func (e *Engine) findRevisions(r *reconciliation) {
 		return
 	}
 	note := e.noteOf(r.draft.Base())
-	if r.due = note.Due(e.revisions.declared, r.matching.handlers); len(r.due) == 0 {
+	r.due, r.endedBefore = note.Due(e.revisions.declared, r.matching.handlers), nil
+	for id := range e.revisions.declared {
+		if r.session.Records.Record(id).Finished() {
+			r.endedBefore = append(r.endedBefore, id)
+		}
+	}
+	if len(r.due) == 0 {
 		return
 	}
 	if r.details.NoteDropped || !r.mayAnswer() || r.session.Cause.Deleting {
@@ -109,22 +138,58 @@ func (e *Engine) findRevisions(r *reconciliation) {
 		return
 	}
 	for _, id := range r.due {
-		if record := r.session.Records.Record(id); record.Purpose == string(cause.Revision) && !record.Finished() {
+		switch record := r.session.Records.Record(id); {
+		case record.Purpose != string(cause.Revision):
+		case record.Finished(), note.Pending[id] != e.revisions.declared[id]:
+			r.session.Records.StartAfresh(id) // it is the record of another revision
+		default:
 			r.session.Records.Keep(id)
 		}
 	}
-	isResumed := r.session.Cause.Reason == cause.Resume && !slices.ContainsFunc(r.matching.handlers, func(id string) bool {
-		handler, _ := e.Handlers.Get(id)
-		return handler.Resumes()
-	})
-	if r.session.Cause.Reason == cause.Noop && !r.session.Cause.Requested || isResumed {
+	if r.hasNoCause() {
 		r.session.Cause = r.session.Cause.Request(cause.Revision)
+	}
+}
+
+// hasNoCause reports whether nothing has happened to the object, not even a start of the process that a matching handler handles.
+func (r *reconciliation) hasNoCause() bool {
+	switch r.session.Cause.Reason {
+	case cause.Noop:
+		return true
+	case cause.Resume:
+		return !r.session.Cause.Requested && !slices.ContainsFunc(r.matching.handlers, func(id string) bool {
+			handler, _ := r.engine.Handlers.Get(id)
+			return handler.Resumes()
+		})
+	}
+	return false
+}
+
+// selectRevised selects the handlers with newer revisions, and those before them that this cycle has called already.
+func (r *reconciliation) selectRevised() {
+	for _, id := range r.matching.handlers {
+		record := r.session.Records.Record(id)
+		if slices.Contains(r.due, id) || record.Finished() && record.Purpose == string(cause.Revision) {
+			r.matching.selection.Selected = append(r.matching.selection.Selected, id)
+		}
 	}
 }
 
 // noteOf returns the note about revisions on an object.
 func (e *Engine) noteOf(obj client.Object) revision.Note {
-	return e.revisions.key.Read(obj, func() string { return essence.BaselineDigest(e.Baseline.Fetch(obj)) })
+	n := e.revisions.key.Read(obj, func() string { return essence.BaselineDigest(e.Baseline.Fetch(obj)) })
+	e.renameIn(&n)
+	return n
+}
+
+// renameIn gives renamed handlers what a note says about their earlier ids.
+func (e *Engine) renameIn(n *revision.Note) {
+	for id := range e.revisions.declared {
+		handler, _ := e.Handlers.Get(id)
+		for _, earlier := range handler.EarlierIDs {
+			n.Rename(earlier, id)
+		}
+	}
 }
 
 // supersedeRevision makes handlers start afresh that were only called for their revisions so far, so that what has happened to the object
@@ -149,6 +214,7 @@ func (r *reconciliation) noteRevisions(all map[string]string) {
 	}
 	baseline := func() string { return essence.BaselineDigest(e.Baseline.Fetch(base)) }
 	e.revisions.key.Change(all, base.GetUID(), baseline, func(n *revision.Note) {
+		e.renameIn(n)
 		n.Retain(e.revisions.declared)
 		if !e.rollsOut() {
 			n.Generation, n.Schema, n.Entered = 0, nil, nil
@@ -162,17 +228,22 @@ func (r *reconciliation) noteRevisions(all map[string]string) {
 			outcome.Cause = "request"
 		}
 		for id, declared := range e.revisions.declared {
-			if isCreated := r.session.Cause.Reason == cause.Create && r.session.IsFinished(); !isCreated && !r.hasFinished(id) {
-				continue
+			isCreated := r.session.Cause.Reason == cause.Create && r.session.IsFinished() && !slices.Contains(r.matching.selection.Selected, id)
+			if isCreated || r.hasFinished(id) {
+				outcome.Revision, outcome.Failed = declared, !isCreated && r.session.Records.Record(id).Failure
+				n.Set(id, outcome)
 			}
-			outcome.Revision, outcome.Failed = declared, r.hasFinished(id) && r.session.Records.Record(id).Failure
-			n.Set(id, outcome)
 		}
-		if r.session.Cause.Reason == cause.Revision {
+		isRevision := r.session.Cause.Reason == cause.Revision
+		if isRevision {
 			r.omitFinished()
 		}
-		if isOver := r.session.Cause.Reason == cause.Revision || r.session.IsFinished(); isOver && len(n.Due(e.revisions.declared, r.matching.handlers)) == 0 {
-			n.Entered = nil
+		due := n.Due(e.revisions.declared, r.matching.handlers)
+		if isRevision {
+			n.SetPending(e.revisions.declared, due)
+		}
+		if isOver := isRevision || r.session.IsFinished(); isOver && (len(due) == 0 || !isRevision && n.Target == schemaTarget) {
+			n.Entered, n.Target = nil, ""
 		}
 	})
 }
@@ -183,20 +254,25 @@ func (r *reconciliation) noteSchema(n *revision.Note) {
 	if !r.engine.revisions.tracksSchema || !r.session.IsFinished() {
 		return
 	}
-	if c.Reason == cause.Update && n.HandlesSchema() {
+	if c.Reason == cause.Update && n.Target == schemaTarget {
 		n.Schema = &revision.Outcome{Ended: now().UTC().Truncate(time.Second), Failed: r.session.Records.Summary().Failed > 0}
 	}
 	isWhole := !c.WasEdited() && !c.Reversed && !slices.ContainsFunc(r.draft.Patches(), func(p *commit.HandlerPatch) bool {
 		return slices.ContainsFunc(slices.Collect(maps.Keys(p.Patch)), func(field string) bool { return field != "metadata" && field != "status" })
 	})
-	if n.Generation = 0; isWhole {
+	switch {
+	case isWhole:
 		n.Generation = r.draft.Base().GetGeneration()
+	case c.Reason != cause.Resume: // which leaves held changes for later
+		n.Generation = 0
 	}
 }
 
-// hasFinished reports whether a handler of the cause has finished.
+// hasFinished reports whether a handler of the cause has finished in this reconcile. Another version of the operator may have called those
+// that had finished before.
 func (r *reconciliation) hasFinished(id string) bool {
-	return slices.Contains(r.matching.selection.Selected, id) && r.session.Records.HasFinished(id)
+	return slices.Contains(r.matching.selection.Selected, id) && r.session.Records.HasFinished(id) &&
+		(slices.Contains(r.calls.called, id) || !slices.Contains(r.endedBefore, id))
 }
 
 // omitFinished leaves the records of finished handlers out, because the note has their outcomes. Otherwise an operator that doesn't know
@@ -243,33 +319,67 @@ func (e *Engine) enterRollout(ctx context.Context, r *reconciliation) (Hold, err
 	if !e.rollsOut() {
 		return Hold{}, nil
 	}
-	r.bySchema = len(r.matching.selection.Selected) > 0 && r.isBySchema()
+	r.bySchema = r.isBySchema()
 	standing := e.standing(r)
 	hold := e.Rollout.Observe(e, client.ObjectKeyFromObject(r.draft.Base()), standing)
 	if r.session.Cause.Reason != cause.Revision && !r.bySchema || r.held.isActive() {
 		return Hold{}, nil
 	}
+	if hold.isActive() && r.bySchema && len(r.matching.selection.Resuming) > 0 {
+		r.resumeUnchanged()
+		return Hold{}, nil
+	}
 	if hold.isActive() || !standing.Entered.IsZero() {
 		return hold, nil
 	}
-	defer r.noteResult()
-	err := r.session.Send(ctx, e.entry(r))
-	return holdFor(HeldByRollout, e.ConsistencyTimeout), err
+	return e.writeEntry(ctx, r)
 }
 
-// entry returns the change that notes on an object that a rollout has taken it up.
-func (e *Engine) entry(r *reconciliation) *patch.Change {
+// resumeUnchanged lets the resume handlers of an object be called as if it hadn't changed, because the change is held.
+func (r *reconciliation) resumeUnchanged() {
+	r.session.Cause = r.session.Cause.AsUnchanged(cause.Resume)
+	r.matching.selection.Selected, r.bySchema = slices.Clone(r.matching.selection.Resuming), false
+	r.matching.view = r.causeView()
+}
+
+// writeEntry notes on an object that a rollout has taken it up. If the API server doesn't store the note, the object isn't handled for the
+// rollout in this process, because it would take up a place for ever.
+func (e *Engine) writeEntry(ctx context.Context, r *reconciliation) (Hold, error) {
 	obj, at := r.draft.Base(), now().UTC().Truncate(time.Second)
 	all := maps.Clone(obj.GetAnnotations())
 	if all == nil {
 		all = map[string]string{}
 	}
 	e.revisions.key.Change(all, obj.GetUID(), func() string { return essence.BaselineDigest(e.Baseline.Fetch(obj)) }, func(n *revision.Note) {
-		if n.Entered = &at; r.bySchema {
-			n.Schema = &revision.Outcome{}
+		if n.Entered, n.Target = &at, e.revisions.text; r.bySchema {
+			n.Target = schemaTarget
 		}
 	})
-	return &patch.Change{Before: obj, Content: r.draft.Content(), FrameworkPatch: patch.DiffAnnotations(obj.GetAnnotations(), all)}
+	change := &patch.Change{Before: obj, Content: r.draft.Content(), FrameworkPatch: patch.DiffAnnotations(obj.GetAnnotations(), all)}
+	defer r.noteResult()
+	err := r.session.Send(ctx, change)
+	rejected, isRejected := errors.AsType[*patch.RejectedError](err)
+	if isRejected || err == nil && !e.hasEntered(obj.GetUID()) {
+		text := "an admission webhook or policy removes annotations"
+		if isRejected {
+			text = rejected.Error()
+		}
+		r.details.NoteDropped = true
+		e.leaveRollout(client.ObjectKeyFromObject(obj))
+		log.FromContext(ctx).Info("The API server does not store that the rollout has begun with the object; it is left out before a restart", "annotation", e.revisions.key.String(), "why", text)
+		return Hold{Reason: HeldByRollout, Until: now().Add(conflictPause)}, nil
+	}
+	return holdFor(HeldByRollout, e.ConsistencyTimeout), err
+}
+
+// hasEntered reports whether the newest known state of an object says that a rollout has taken it up, or whether there is none.
+func (e *Engine) hasEntered(uid types.UID) bool {
+	newest := e.states.Newest(uid)
+	if newest == nil {
+		return true
+	}
+	note := e.noteOf(newest)
+	return note.Entered != nil
 }
 
 // endRollout reports to the rollout that a cycle is over, because the event of its last write may be skipped.
@@ -287,7 +397,7 @@ func (e *Engine) checkRollout(s subject) Hold {
 		return Hold{}
 	}
 	r := e.evaluate(s)
-	if r == nil || r.session.Cause.Reason != cause.Revision && !(len(r.matching.selection.Selected) > 0 && r.isBySchema()) {
+	if r == nil || r.session.Cause.Reason != cause.Revision && !r.isBySchema() {
 		return Hold{}
 	}
 	return e.Rollout.Check(e, s.key)
@@ -298,10 +408,14 @@ func (e *Engine) standing(r *reconciliation) (s revision.Standing) {
 	obj := r.draft.Base()
 	note := e.noteOf(obj)
 	isUpdating := r.session.Cause.Reason == cause.Update && !r.session.Cause.Requested && !r.session.IsFinished()
-	s.BySchema = r.bySchema || isUpdating && note.Entered != nil && note.HandlesSchema()
+	s.BySchema = r.bySchema || isUpdating && note.Entered != nil && note.Target == schemaTarget
 	s.UID, s.Due, s.Annotations = obj.GetUID(), len(r.due) > 0 || s.BySchema, obj.GetAnnotations()
 	s.Busy = s.Due && r.session.Cause.Reason != cause.Revision && !s.BySchema && r.session.Cause.Reason.HasHandlers()
-	if s.Due && note.Entered != nil {
+	target := e.revisions.text
+	if s.BySchema {
+		target = schemaTarget
+	}
+	if s.Due && note.Entered != nil && note.Target == target { // otherwise, an earlier rollout has begun with the object
 		s.Entered = *note.Entered
 	}
 	s.Ended, s.Failed = note.RolledOut(e.revisions.declared)
@@ -329,7 +443,7 @@ func (e *Engine) BeginRollout() {
 		}
 		if err := guard.Catch("", func() error {
 			if r := e.evaluate(subject{key, obj, known}); r != nil {
-				r.bySchema = len(r.matching.selection.Selected) > 0 && r.isBySchema()
+				r.bySchema = r.isBySchema()
 				e.Rollout.Note(e, key, e.standing(r))
 			}
 			return nil
@@ -339,6 +453,9 @@ func (e *Engine) BeginRollout() {
 	}
 	e.Rollout.Known(e)
 }
+
+// IsPaused reports whether the operator is paused in a namespace. "" is any namespace.
+func (e *Engine) IsPaused(namespace string) bool { return e.paused(namespace) }
 
 // DeclaredRevisions returns the revisions that the kind's handlers declare, by id.
 func (e *Engine) DeclaredRevisions() map[string]int { return e.revisions.declared }

@@ -40,7 +40,7 @@ func New(settings Settings, kind Kind) *Engine {
 	lastHandled := settings.completeStores(&kind)
 	e := &Engine{Settings: settings, Kind: kind.withHandlerDefaults(&settings), lean: lean}
 	e.retries = settings.retryKeys(&kind)
-	e.revisions = revisions{key: settings.revisionKey(&kind), declared: e.Revisions()}
+	e.revisions = revisions{key: settings.revisionKey(&kind), declared: e.Revisions(), text: revision.Describe(e.Revisions())}
 	e.revisions.tracksSchema = e.Rollout != nil && e.revisions.key != nil && isDefinedByCRD(e.GVK.Group) && kind.comparesStates()
 	e.queue.created, e.gone.deletions = time.Now(), newDeletionChecker()
 	e.states = objectstate.New[objectMemory](objectstate.Options{
@@ -208,7 +208,7 @@ func (s *Settings) annotationPrefix() (prefix string, ok bool) {
 
 // essenceBuilder returns the builder of the kind's essences, without statuses of conditions that users store elsewhere.
 func (s *Settings) essenceBuilder(kind *Kind, retries *retry.Keys) essence.Builder {
-	cleaners := []essence.Cleaner{retries, s.revisionKey(kind), s.Baseline, s.Store, s.Pin, s.Stamps}
+	cleaners := []essence.Cleaner{optOut(s.OptOut), retries, s.revisionKey(kind), s.Baseline, s.Store, s.Pin, s.Stamps}
 	return essence.Builder{Fields: kind.Fields, Conditions: kind.Conditions, Cleaners: cleaners}
 }
 

@@ -46,10 +46,12 @@ type reconciliation struct {
 
 	matching  matching
 	requested requestedCalls
-	bySchema  bool     // the cause is an update that only a change of the schema has caused, and no handler was called for it yet
-	due       []string // the matching handlers with newer revisions than the object was handled with
-	calls     calls
-	report    report
+	bySchema  bool // the cause is an update that only a change of the schema has caused, and no handler was called for it yet
+	// endedBefore are the handlers with revisions whose records had finished before this reconcile.
+	endedBefore []string
+	due         []string // the matching handlers with newer revisions than the object was handled with
+	calls       calls
+	report      report
 }
 
 // matching contains the handlers whose filters accept the object.

@@ -52,11 +52,11 @@ func (u *Unit) newController(ctx context.Context) (controller.Controller, error)
 	watched := u.indexes.AfterSync(e.Name, objects, func(ctx context.Context) {
 		observed()
 		e.ConfirmAtRest()
-		e.BeginRollout()
 		u.verified.observed(ctx, e.HandlesEachObjectAtStart())
-		if len(e.Indexes.IDs()) > 0 {
+		if len(e.Indexes.IDs()) > 0 || e.RollsOut() && e.Rollout != nil {
 			u.epoch.Await(ctx, e)
 		}
+		e.BeginRollout()
 		u.synced()
 	})
 	indexed := func() {

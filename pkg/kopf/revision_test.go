@@ -222,6 +222,64 @@ func TestRevision_Continues(t *testing.T) {
 	})
 }
 
+// What an earlier version has finished doesn't count for a later one, even if the cycle is still running.
+func TestRevision_UnfinishedCycles(t *testing.T) {
+	for name, cycle := range map[string]func(w *revisionWorld){
+		"create": func(w *revisionWorld) {
+			w.Create(w.T, w.obj)
+			w.expect("apply:create#0, field:create#0", "apply 1 (create)")
+		},
+		"update": func(w *revisionWorld) {
+			w.do["field"] = nil
+			w.Create(w.T, w.obj)
+			w.expect("apply:create#0, field:create#0", "apply 1 (create)", "field/data.b 1 (create)")
+			w.do["field"] = kopf.Temporary(errors.New("busy"), time.Hour)
+			w.patch(`{"data":{"b":"1"}}`)
+			w.expect("apply:update#0, field:update#0", "apply 1 (create)", "field/data.b 1 (create)")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			revisionTest(t, func(w *revisionWorld) {
+				w.upgrade(1, 1)
+				w.do["field"] = kopf.Temporary(errors.New("busy"), time.Hour)
+				cycle(w)
+				w.upgrade(2, 1)
+				expectTexts(t, &w.log, "")
+				delete(w.do, "field")
+				<-time.After(time.Hour)
+				w.expect("apply:revision#0, field:"+name+"#1", "apply 2 (revision)", "field/data.b 1 (create)")
+			})
+		})
+	}
+}
+
+// A handler that others come after keeps its record. That must not count for a later revision, and its failure must be seen.
+func TestRevision_After(t *testing.T) {
+	revisionTest(t, func(w *revisionWorld) {
+		run := func(a int) {
+			if w.stop != nil {
+				if err := w.stop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.stop = runShard(w.T, w.Cluster, kopf.For(&corev1.ConfigMap{}).
+				OnUpdate("a", w.handler("a"), kopf.Revision(a)).
+				OnUpdate("b", w.handler("b"), kopf.Revision(1), kopf.After("a")).
+				OnUpdate("c", w.handler("c"), kopf.Revision(1)), kopf.WithLifecycle(progress.OneByOne))
+		}
+		w.upgrade(0, 0)
+		w.Create(w.T, w.obj)
+		w.expect("apply:create#0, field:create#0")
+		w.do["b"] = kopf.Temporary(errors.New("busy"), time.Hour)
+		run(1)
+		w.expect("a:revision#0, b:revision#0, c:revision#0", "a 1 (revision)", "c 1 (revision)")
+		w.do["a"] = kopf.Permanent(errors.New("invalid"))
+		run(2)
+		w.expect("a:revision#0", "a 2 (revision) failed", "b 1 (revision) failed", "c 1 (revision)")
+		w.expectRecords()
+	})
+}
+
 // An object that an operator without revisions has handled since counts as not handled, and a restored one, too.
 func TestRevision_OtherOperators(t *testing.T) {
 	revisionTest(t, func(w *revisionWorld) {

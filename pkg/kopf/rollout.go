@@ -14,8 +14,8 @@ import (
 // handled at once. Equivalent in kopf: none.
 func WithRollout(options rollout.Options) Option {
 	return optionFunc(func(o *Operator) {
-		part := partrollout.New(options, o.mgr, func() string { return o.kinds.Ring.Name() })
-		o.kinds.Settings.Rollout = part
+		part := partrollout.New(options, o.mgr, func() string { return o.kinds.Ring.Name() }, o.hasDynamicKinds)
+		o.kinds.Settings.Rollout, o.kinds.Settings.OptOut = part, options.OptOut
 		o.added = append(o.added, part.Of())
 	})
 }

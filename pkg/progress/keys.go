@@ -135,8 +135,9 @@ func (k annotationKeys) check(id string) (string, error) {
 
 // isReserved reports whether the framework stores its own data under this annotation name.
 func isReserved(name string) bool {
-	return slices.Contains([]string{markerName, baselineName, touchName, pinName, digestName, "retry", "retried"}, name) ||
-		strings.HasPrefix(name, stampName) || strings.HasPrefix(name, "retry.") || strings.HasPrefix(name, "retried.") // requests to call handlers
+	return slices.Contains([]string{markerName, baselineName, touchName, pinName, digestName, "retry", "retried", "revision"}, name) ||
+		strings.HasPrefix(name, stampName) || strings.HasPrefix(name, "retry.") || strings.HasPrefix(name, "retried.") || // requests to call handlers
+		strings.HasPrefix(name, "revision.")
 }
 
 // mark adds the annotation that makes kopf recognize the prefix. The default prefix doesn't need it. kopf also omits it for other prefixes

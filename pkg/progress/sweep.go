@@ -50,7 +50,7 @@ func (k annotationKeys) isCandidate(key string, owned bool) bool {
 	if !ours {
 		return false
 	}
-	for _, own := range []string{markerName, baselineName, touchName, pinName, digestName} {
+	for _, own := range []string{markerName, baselineName, touchName, pinName, digestName, "revision"} {
 		if slices.Contains(k.named(own, owned), key) {
 			return false
 		}

@@ -26,7 +26,7 @@ const (
 // sharding, everything holds for each shard, but a halt of one shard stops all of them.
 type Options struct {
 	// Canaries is the part of the objects that comes first, from 0 to 1, but at least one object. The choice depends only on the objects'
-	// uids. Default: 0.05.
+	// uids. Default, also for 0: 0.05.
 	Canaries float64
 	// Soak is how long the others wait after the last canary has finished. Default: no time.
 	Soak time.Duration
@@ -34,7 +34,7 @@ type Options struct {
 	MaxParallel int
 	// HaltAt is the part of the canaries, and later of all objects so far, that may fail before the rollout halts, from 0 to 1. A single
 	// failure halts it only if there is no other object. An object has failed if a handler of a revision has failed permanently, or past
-	// the Deadline. Default: 0.2.
+	// the Deadline. Default, also for 0: 0.2.
 	HaltAt float64
 	// Deadline is how long an object may take before it counts as failed and no longer takes up a place. Its handlers go on. Default: an
 	// hour.
@@ -95,6 +95,9 @@ func (o Options) Check() error {
 		} else if err := validation.DurationUnit(value); err != nil {
 			errs = append(errs, fmt.Errorf("%s is %w", name, err))
 		}
+	}
+	if slices.ContainsFunc(o.Window.Days, func(d time.Weekday) bool { return d < time.Sunday || d > time.Saturday }) {
+		errs = append(errs, errors.New("the Days of the Window must be days of the week, such as time.Saturday"))
 	}
 	if o.Window.From >= day || o.Window.To > day {
 		errs = append(errs, errors.New("the Window must have times of the day, from 0 to 24 hours"))

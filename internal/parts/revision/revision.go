@@ -31,11 +31,15 @@ type Note struct {
 	Baseline string `json:"baseline"`
 	// Entered is when a rollout has taken up the object. It is nil once all handlers have finished, and without a rollout.
 	Entered *time.Time `json:"entered,omitempty"`
+	// Target is what the rollout is for: the text of the declared revisions, or "schema".
+	Target string `json:"target,omitempty"`
 	// Generation is the object's generation after a cycle that has handled all of the object, and 0 if it isn't known. If only the essence
 	// has changed since, but not the generation, the change comes from the schema.
 	Generation int64 `json:"generation,omitempty"`
-	// Schema is how the last change of the schema was handled. It has no time as long as the cycle isn't over.
+	// Schema is how the last change of the schema was handled.
 	Schema *Outcome `json:"schema,omitempty"`
+	// Pending are the revisions that unfinished handlers are called for, by id.
+	Pending map[string]int `json:"pending,omitempty"`
 	// Handlers are the handlers that have finished, by id.
 	Handlers map[string]Outcome `json:"handlers,omitempty"`
 }
@@ -70,11 +74,11 @@ func (k *Key) read(all map[string]string, uid types.UID, baseline func() string)
 func (k *Key) Change(all map[string]string, uid types.UID, baseline func() string, change func(*Note)) {
 	n := k.read(all, uid, baseline)
 	before := n
-	before.Handlers = maps.Clone(n.Handlers)
+	before.Handlers, before.Pending = maps.Clone(n.Handlers), maps.Clone(n.Pending)
 	if change(&n); n.equal(before) {
 		return
 	}
-	if n.Entered == nil && n.Schema == nil && n.Generation == 0 && len(n.Handlers) == 0 {
+	if n.Entered == nil && n.Target == "" && n.Schema == nil && n.Generation == 0 && len(n.Pending)+len(n.Handlers) == 0 {
 		delete(all, k.String())
 		return
 	}
@@ -110,7 +114,7 @@ func (n *Note) equal(other Note) bool {
 	isSameOutcome := func(a, b Outcome) bool {
 		return a.Revision == b.Revision && a.Cause == b.Cause && a.Failed == b.Failed && a.Ended.Equal(b.Ended)
 	}
-	return n.Generation == other.Generation && isSame(n.Entered, other.Entered, time.Time.Equal) && isSame(n.Schema, other.Schema, isSameOutcome) &&
+	return n.Generation == other.Generation && n.Target == other.Target && maps.Equal(n.Pending, other.Pending) && isSame(n.Entered, other.Entered, time.Time.Equal) && isSame(n.Schema, other.Schema, isSameOutcome) &&
 		maps.EqualFunc(n.Handlers, other.Handlers, isSameOutcome)
 }
 
@@ -141,29 +145,54 @@ func (n *Note) Set(id string, o Outcome) {
 	n.Handlers[id] = o
 }
 
+// SetPending notes the revisions that these handlers are called for.
+func (n *Note) SetPending(revisions map[string]int, ids []string) {
+	n.Pending = nil
+	for _, id := range ids {
+		if n.Pending == nil {
+			n.Pending = map[string]int{}
+		}
+		n.Pending[id] = revisions[id]
+	}
+}
+
 // Retain removes the outcomes of handlers that no longer have a revision.
 func (n *Note) Retain(revisions map[string]int) {
 	maps.DeleteFunc(n.Handlers, func(id string, _ Outcome) bool { _, isDeclared := revisions[id]; return !isDeclared })
 }
 
-// HandlesSchema reports whether the object has entered a rollout for a change of the schema, and isn't finished.
-func (n *Note) HandlesSchema() bool { return n.Schema != nil && n.Schema.Ended.IsZero() }
-
-// RolledOut returns when the object was handled last for a revision of its handlers or for a change of the schema, and whether a handler has
-// failed. The time is zero if it never was.
-func (n *Note) RolledOut(revisions map[string]int) (last time.Time, failed bool) {
+// RolledOut returns when the object was handled last for a revision of its handlers or for a change of the schema, and when a handler has
+// failed last. The times are zero if there was none.
+func (n *Note) RolledOut(revisions map[string]int) (ended, failed time.Time) {
+	all := make([]Outcome, 0, len(n.Handlers)+1)
 	if n.Schema != nil {
-		last, failed = n.Schema.Ended, n.Schema.Failed
+		all = append(all, *n.Schema)
 	}
 	for id, o := range n.Handlers {
 		if o.Cause == Name && o.Revision == revisions[id] {
-			failed = failed || o.Failed
-			if o.Ended.After(last) {
-				last = o.Ended
-			}
+			all = append(all, o)
 		}
 	}
-	return last, failed
+	for _, o := range all {
+		if o.Ended.After(ended) {
+			ended = o.Ended
+		}
+		if o.Failed && o.Ended.After(failed) {
+			failed = o.Ended
+		}
+	}
+	return ended, failed
+}
+
+// Rename gives a handler what the note says about its earlier id, unless it says something about the handler itself.
+func (n *Note) Rename(earlier, id string) {
+	if pending := n.Pending[earlier]; pending > 0 && n.Pending[id] == 0 {
+		n.Pending[id] = pending
+	}
+	o, isNoted := n.Handlers[earlier]
+	if _, isNewer := n.Handlers[id]; isNoted && !isNewer {
+		n.Handlers[id] = o
+	}
 }
 
 // Clear removes the note from the JSON form of an object.
@@ -199,10 +228,9 @@ type Standing struct {
 	Busy bool
 	// Entered is when the rollout has taken up the object, and zero if it hasn't, or if the object is finished.
 	Entered time.Time
-	// Ended is when the object was handled last for a revision or a change of the schema, and zero if it never was. Failed is true if a
-	// handler has failed.
-	Ended  time.Time
-	Failed bool
+	// Ended is when the object was handled last for a revision or a change of the schema, and Failed when a handler has failed last. They
+	// are zero if there was none.
+	Ended, Failed time.Time
 	// Annotations are the object's. They must not be changed.
 	Annotations map[string]string
 }

@@ -27,15 +27,16 @@ const (
 
 // object is an object with newer revisions, or one that was handled for them.
 type object struct {
-	key     types.NamespacedName
-	phase   phase
-	hash    uint64
-	isNext  bool // a user has asked for it
-	failed  bool
-	schema  bool // the schema has changed
-	entered time.Time
-	ended   time.Time // when it was finished, or late
-	index   int       // in the queue, if it is waiting
+	key         types.NamespacedName
+	phase       phase
+	hash        uint64
+	isNext      bool      // a user has asked for it
+	failed      time.Time // when a handler has failed last; zero if none has
+	schema      bool      // the schema has changed
+	pausedUntil time.Time // when the operator was paused last
+	begun       time.Time // when it was released, or its handlers were allowed to begin
+	ended       time.Time // when it was finished, or late
+	index       int       // in the queue, if it is waiting
 }
 
 // group is the rollout of one kind. It is a value in memory: all inputs are arguments.
@@ -51,6 +52,10 @@ type group struct {
 
 	begun     time.Time // zero unless objects are waiting or unfinished
 	hasSoaked bool
+	soaked    soak // what soakedAt is for
+	soakedAt  time.Time
+	late      int              // late since the rollout has begun
+	unsaved   bool             // the rollout has halted itself, and the ConfigMap doesn't say so yet
 	ended     int              // late or done since the rollout has begun
 	failed    int              // the failed ones among them
 	tried     int              // late or done since the rollout has begun or was resumed
@@ -58,9 +63,10 @@ type group struct {
 	last      rollout.Progress // of the rollout that is over
 
 	shard     string
-	control   rollout.State // what the ConfigMap says
-	isLoaded  bool          // the ConfigMap was read
-	isForeign bool          // the ConfigMap is about other revisions
+	control   rollout.State               // what the ConfigMap says
+	isLoaded  bool                        // the ConfigMap was read
+	isForeign bool                        // the ConfigMap is about other revisions
+	foreign   map[string]rollout.Progress // of the other revisions
 }
 
 func newGroup(options rollout.Options, revisions, shard string) *group {
@@ -111,24 +117,24 @@ func (g *group) observe(key types.NamespacedName, s revision.Standing) (changed 
 	if g.options.OptOut != "" {
 		optOut = s.Annotations[g.options.OptOut]
 	}
-	isOut := optOut != "" && optOut != "false" && optOut != "now"
-	next := object{key: key, hash: hashOf(s.UID), isNext: optOut == "now", entered: s.Entered, ended: s.Ended, failed: s.Failed && !s.Due, schema: s.BySchema}
+	next := object{key: key, hash: hashOf(s.UID), isNext: optOut == "now", schema: s.BySchema}
 	before := g.objects[key]
-	switch {
-	case s.Due && !s.Entered.IsZero():
-		next.phase, next.ended = running, time.Time{}
-		if before != nil && before.phase == late && before.entered.Equal(s.Entered) {
-			return false
-		}
-	case s.Due && !isOut && !s.Busy:
-		next.phase, next.ended = waiting, time.Time{}
-		if before != nil && before.hash == next.hash && before.phase == released {
-			return false
-		}
-	case !s.Due && !s.Ended.IsZero():
-		next.phase = done
-	default:
+	hasPlace := before != nil && before.hash == next.hash && (before.phase == released || before.phase == late)
+	switch isOut := optOut != "" && optOut != "false" && optOut != "now"; {
+	case s.Due && (isOut || s.Busy && s.Entered.IsZero()):
 		return g.forget(key)
+	case s.Due && !s.Entered.IsZero():
+		if next.phase, next.begun = running, s.Entered; hasPlace && before.phase == late && before.begun.Equal(next.begun) {
+			return false
+		}
+	case s.Due && hasPlace:
+		return false
+	case s.Due:
+		next.phase = waiting
+	case s.Ended.IsZero():
+		return g.forget(key)
+	default:
+		next.phase, next.ended, next.failed = done, s.Ended, s.Failed
 	}
 	if before != nil && before.same(next) {
 		return false
@@ -139,8 +145,8 @@ func (g *group) observe(key types.NamespacedName, s revision.Standing) (changed 
 }
 
 func (o *object) same(other object) bool {
-	return o.phase == other.phase && o.hash == other.hash && o.isNext == other.isNext && o.failed == other.failed && o.schema == other.schema &&
-		o.entered.Equal(other.entered) && o.ended.Equal(other.ended)
+	return o.phase == other.phase && o.hash == other.hash && o.isNext == other.isNext && o.schema == other.schema &&
+		o.begun.Equal(other.begun) && o.ended.Equal(other.ended) && o.failed.Equal(other.failed)
 }
 
 func (g *group) add(one *object) {
@@ -177,21 +183,26 @@ func (g *group) forget(key types.NamespacedName) bool {
 
 // count adds an object to the ended ones, unless that was in an earlier rollout.
 func (g *group) count(one *object, by int) {
-	if one.ended.Before(g.begun) {
+	if g.begun.IsZero() || one.ended.Before(g.begun) {
 		return
 	}
-	isFailure := 0
-	if one.failed {
-		isFailure = by
+	g.ended += by
+	if one.phase == late {
+		g.late += by
 	}
-	g.ended, g.failed = g.ended+by, g.failed+isFailure
+	hasFailed := !one.failed.IsZero() && !one.failed.Before(g.begun)
+	if hasFailed {
+		g.failed += by
+	}
 	if resumed := g.control.Resumed; resumed == nil || one.ended.After(*resumed) {
-		g.tried, g.failures = g.tried+by, g.failures+isFailure
+		if g.tried += by; hasFailed {
+			g.failures += by
+		}
 	}
 }
 
 func (g *group) recount() {
-	g.ended, g.failed, g.tried, g.failures = 0, 0, 0, 0
+	g.ended, g.late, g.failed, g.tried, g.failures = 0, 0, 0, 0, 0
 	for _, one := range g.objects {
 		if one.phase == late || one.phase == done {
 			g.count(one, 1)
@@ -203,11 +214,22 @@ func (g *group) recount() {
 func (g *group) setControl(s rollout.State) {
 	g.isLoaded = true
 	g.isForeign = s.Revisions != g.revisions && (s.Revisions != "" || s.Halted != nil || s.Resume || len(s.Progress) > 0)
+	g.foreign = nil
+	if g.isForeign {
+		g.foreign = s.Progress
+	}
 	if s.Revisions != g.revisions {
 		s = rollout.State{Revisions: g.revisions}
 	}
+	if g.unsaved && s.Halted == nil && isSameTime(s.Resumed, g.control.Resumed) {
+		s.Halted = g.control.Halted
+	}
 	g.control = s
 	g.recount()
+}
+
+func isSameTime(a, b *time.Time) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Equal(*b)
 }
 
 // isActive reports whether objects are waiting or unfinished.
@@ -218,6 +240,8 @@ func (g *group) begin(now time.Time) {
 	switch stored := g.control.Progress[g.shard]; {
 	case !g.isActive() && !g.begun.IsZero():
 		g.last, g.begun = g.progress(), time.Time{}
+		g.control.Halted, g.control.Resumed, g.unsaved = nil, nil, false
+		g.recount()
 		return
 	case !g.isActive() || !g.begun.IsZero():
 		return
@@ -237,27 +261,35 @@ type decision struct {
 	again   time.Time              // when to decide again even if nothing happens; zero if never
 }
 
-// decide decides which objects begin now.
-func (g *group) decide(now time.Time) (d decision) {
+// decide decides which objects begin now. Where isPaused returns true, nothing happens.
+func (g *group) decide(now time.Time, isPaused func(namespace string) bool) (d decision) {
 	if !g.isKnown || !g.isLoaded {
 		return d
 	}
-	g.begin(now)
+	if g.begin(now); !g.isActive() {
+		return d
+	}
 	for _, one := range g.open {
-		if one.phase != running {
+		if isPaused(one.key.Namespace) {
+			one.pausedUntil = now
 			continue
 		}
-		if deadline := one.entered.Add(g.options.Deadline); deadline.After(now) {
+		deadline := one.begun.Add(g.options.Deadline)
+		if !one.pausedUntil.IsZero() {
+			deadline = one.pausedUntil.Add(g.options.Deadline)
+		}
+		if deadline.After(now) {
 			d.wake(deadline)
 			continue
 		}
 		g.forget(one.key)
-		one.phase, one.ended, one.failed = late, one.entered.Add(g.options.Deadline), true
+		one.phase, one.ended, one.failed = late, deadline, deadline
 		g.add(one)
 	}
 	if g.control.Halted == nil {
 		if d.halt = g.tooManyFailures(); d.halt != "" {
 			g.control.Halted = &rollout.Stop{At: now.UTC().Truncate(time.Second), By: "rollout", Message: d.halt}
+			g.unsaved = true
 		}
 	}
 	if g.control.Halted != nil || len(g.queue) == 0 {
@@ -267,7 +299,7 @@ func (g *group) decide(now time.Time) (d decision) {
 		d.wake(until)
 		return d
 	}
-	for len(g.queue) > 0 && len(g.open) < g.options.MaxParallel {
+	for len(g.queue) > 0 && len(g.open) < g.options.MaxParallel && !isPaused(g.queue[0].key.Namespace) {
 		if next := g.queue[0]; !next.isNext {
 			if until, isHeld := g.soaking(now); isHeld {
 				d.wake(until)
@@ -276,7 +308,7 @@ func (g *group) decide(now time.Time) (d decision) {
 		}
 		one := heap.Pop(&g.queue).(*object)
 		g.counts[waiting]--
-		one.phase = released
+		one.phase, one.begun = released, now
 		g.add(one)
 		d.release = append(d.release, one.key)
 	}
@@ -290,7 +322,9 @@ func (d *decision) wake(at time.Time) {
 }
 
 // total returns how many objects are in the rollout.
-func (g *group) total() int { return g.counts[waiting] + len(g.open) + g.ended }
+func (g *group) total() int {
+	return g.counts[waiting] + len(g.open) + g.counts[late] + g.ended - g.late
+}
 
 // canaries returns how many objects come first.
 func (g *group) canaries() int {
@@ -306,16 +340,24 @@ func (g *group) soaking(now time.Time) (until time.Time, isHeld bool) {
 	case tried < canaries:
 		return time.Time{}, true
 	}
-	ends := make([]time.Time, 0, tried)
-	for _, one := range g.objects {
-		if (one.phase == late || one.phase == done) && !one.ended.Before(g.begun) {
-			ends = append(ends, one.ended)
+	if key := (soak{g.begun, canaries, tried}); g.soaked != key { // the search takes time
+		ends := make([]time.Time, 0, tried)
+		for _, one := range g.objects {
+			if (one.phase == late || one.phase == done) && !one.ended.Before(g.begun) {
+				ends = append(ends, one.ended)
+			}
 		}
+		slices.SortFunc(ends, time.Time.Compare)
+		g.soaked, g.soakedAt = key, ends[canaries-1].Add(g.options.Soak)
 	}
-	slices.SortFunc(ends, time.Time.Compare)
-	until = ends[canaries-1].Add(g.options.Soak)
-	g.hasSoaked = !until.After(now)
-	return until, !g.hasSoaked
+	g.hasSoaked = !g.soakedAt.After(now)
+	return g.soakedAt, !g.hasSoaked
+}
+
+// soak is what the end of the time to soak depends on.
+type soak struct {
+	begun           time.Time
+	canaries, tried int
 }
 
 // tooManyFailures returns why the rollout must halt, or "".
@@ -370,6 +412,6 @@ func (g *group) progress() rollout.Progress {
 		return stored
 	}
 	return rollout.Progress{
-		Begun: g.begun, Total: g.total(), Waiting: g.counts[waiting], Running: len(g.open) + g.counts[late], Done: g.ended - g.counts[late], Failed: g.failed,
+		Begun: g.begun, Total: g.total(), Waiting: g.counts[waiting], Running: len(g.open) + g.counts[late], Done: g.ended - g.late, Failed: g.failed,
 	}
 }

@@ -37,6 +37,8 @@ type Part struct {
 	options rollout.Options
 	manager manager.Manager
 	shard   func() string // the name of this process in the progress
+	// hasDynamicKinds reports whether kinds are added later.
+	hasDynamicKinds func() bool
 
 	mu     sync.Mutex
 	groups map[*engine.Engine]*entry
@@ -49,17 +51,17 @@ type Part struct {
 type entry struct {
 	*group
 	kind     string // the key in the ConfigMap
-	unsaved  bool   // the group has halted, and the ConfigMap doesn't say so yet
 	saved    rollout.Progress
 	savedAt  time.Time
-	hasBegun bool // the log says that the rollout has begun
-	isHalted bool // the log says that it is halted
+	retryAt  time.Time // after a write that has failed
+	hasBegun bool      // the log says that the rollout has begun
+	isHalted bool      // the log says that it is halted
 }
 
 // New returns the part for the options. shard returns the name of this process's shard, or "" without sharding.
-func New(options rollout.Options, mgr manager.Manager, shard func() string) *Part {
+func New(options rollout.Options, mgr manager.Manager, shard func() string, hasDynamicKinds func() bool) *Part {
 	return &Part{
-		options: options.WithDefaults(), manager: mgr, shard: shard, groups: map[*engine.Engine]*entry{}, wake: make(chan struct{}, 1),
+		options: options.WithDefaults(), manager: mgr, shard: shard, hasDynamicKinds: hasDynamicKinds, groups: map[*engine.Engine]*entry{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -76,7 +78,7 @@ func (p *Part) mistakes() []error {
 }
 
 func (p *Part) check(kinds []engine.Kind) (errs []error) {
-	if !slices.ContainsFunc(kinds, func(kind engine.Kind) bool { return kind.RollsOut() }) {
+	if !p.hasDynamicKinds() && !slices.ContainsFunc(kinds, func(kind engine.Kind) bool { return kind.RollsOut() }) {
 		errs = append(errs, errors.New("WithRollout has no effect, because no handler has a Revision, and no kind is from a CRD: add a Revision, or remove the option"))
 	}
 	if _, err := p.namespace(); err != nil {
@@ -134,7 +136,7 @@ func (p *Part) Observe(e *engine.Engine, key types.NamespacedName, s revision.St
 	changed, at := one.observe(key, s), time.Now()
 	var d decision
 	if changed {
-		d = p.decide(one, at)
+		d = one.decide(at, e.IsPaused)
 	}
 	hold := holdFor(one, key, at)
 	p.mu.Unlock()
@@ -147,13 +149,6 @@ func (p *Part) Observe(e *engine.Engine, key types.NamespacedName, s revision.St
 		p.wakeUp()
 	}
 	return hold
-}
-
-// decide lets a group decide, and notes a halt. The caller must hold the lock.
-func (p *Part) decide(one *entry, now time.Time) decision {
-	d := one.decide(now)
-	one.unsaved = one.unsaved || d.halt != ""
-	return d
 }
 
 func holdFor(one *entry, key types.NamespacedName, now time.Time) engine.Hold {
@@ -253,7 +248,7 @@ func (p *Part) watch(ctx context.Context, c client.WithWatch, key client.ObjectK
 	})
 	go func() {
 		if toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) && len(store.ListKeys()) == 0 {
-			p.take(&corev1.ConfigMap{})
+			p.takeFirst()
 		}
 	}()
 	informer.RunWithContext(ctx)
@@ -269,6 +264,20 @@ func (p *Part) take(found *corev1.ConfigMap) {
 	p.loaded, p.stored = states, found
 	for _, one := range p.groups {
 		p.pass(one)
+	}
+	p.mu.Unlock()
+	p.wakeUp()
+}
+
+// takeFirst notes that the ConfigMap doesn't exist, unless it has been created in the meantime.
+func (p *Part) takeFirst() {
+	p.mu.Lock()
+	isRead := p.stored != nil
+	if !isRead {
+		p.stored = &corev1.ConfigMap{}
+		for _, one := range p.groups {
+			p.pass(one)
+		}
 	}
 	p.mu.Unlock()
 	p.wakeUp()
@@ -292,6 +301,8 @@ const (
 	saveInterval = 10 * time.Second
 	// retryInterval is the time after which a write that has failed is repeated.
 	retryInterval = 5 * time.Second
+	// writeTimeout limits one write.
+	writeTimeout = 10 * time.Second
 )
 
 // run decides for all groups whenever something has changed, and writes halts, answers and progress, until the context is cancelled.
@@ -318,15 +329,19 @@ func (p *Part) step(ctx context.Context, c client.Client, key client.ObjectKey, 
 	released := map[*engine.Engine][]types.NamespacedName{}
 	p.mu.Lock()
 	for e, one := range p.groups {
-		d := p.decide(one, now)
+		d := one.decide(now, e.IsPaused)
 		again.wake(d.again)
 		released[e] = d.release
 		progress := one.progress()
 		report(e.Name, one, progress)
 		p.logChanges(e, one, progress)
-		if w, at := one.write(progress, now); w.isNeeded() {
+		switch w, at := one.write(progress, now); {
+		case e.IsPaused(""): // a peer may handle the objects
+		case w.isNeeded() && one.retryAt.After(now):
+			again.wake(one.retryAt)
+		case w.isNeeded():
 			writes = append(writes, w)
-		} else {
+		default:
 			again.wake(at)
 		}
 	}
@@ -337,11 +352,14 @@ func (p *Part) step(ctx context.Context, c client.Client, key client.ObjectKey, 
 		}
 	}
 	for _, w := range writes {
-		err := rollout.Change(ctx, c, key, w.kind, func(s *rollout.State) error { w.apply(s, p.shard(), now); return nil })
+		timed, cancel := context.WithTimeout(ctx, writeTimeout)
+		err := rollout.Change(timed, c, key, w.kind, func(s *rollout.State) error { w.apply(s, p.shard(), now); return nil })
+		cancel()
 		p.mu.Lock()
 		if err == nil {
-			w.to.unsaved, w.to.saved, w.to.savedAt = false, w.progress, now
+			w.to.saved, w.to.savedAt, w.to.retryAt, w.to.unsaved = w.progress, now, time.Time{}, w.to.unsaved && w.halt == nil
 		} else if ctx.Err() == nil {
+			w.to.retryAt = now.Add(retryInterval)
 			p.log().Error(rbac.Explain(err), "Failed to write the state of the rollout; retrying", "kind", w.kind, "retryAfter", retryInterval.String())
 			again.wake(now.Add(retryInterval))
 		}
@@ -359,6 +377,7 @@ type write struct {
 	resumes   bool          // a user has asked for it
 	progress  rollout.Progress
 	isChanged bool
+	isOver    bool
 }
 
 func (w *write) isNeeded() bool { return w.halt != nil || w.resumes || w.isChanged }
@@ -373,8 +392,12 @@ func (one *entry) write(progress rollout.Progress, now time.Time) (w write, agai
 		w.halt = one.control.Halted
 	}
 	isOver := progress.Waiting+progress.Running == 0
+	w.isOver = isOver
+	if one.isForeign && one.shard != "" && !one.begunAfter(one.foreign) { // shards may have different versions, of which the newest counts
+		return write{}, again
+	}
 	again = one.nextGone()
-	if one.isForeign && one.shard == "" || !again.IsZero() && !again.After(now) { // shards may have different versions
+	if one.isForeign && one.shard == "" || !again.IsZero() && !again.After(now) {
 		w.isChanged = true
 		return w, again
 	}
@@ -392,6 +415,19 @@ const goneAfter = time.Hour
 
 func isGone(p rollout.Progress, now time.Time) bool {
 	return p.Waiting+p.Running > 0 && now.Sub(p.At) > goneAfter
+}
+
+// begunAfter reports whether the rollout has begun, and after those of other revisions.
+func (one *entry) begunAfter(other map[string]rollout.Progress) bool {
+	if one.begun.IsZero() {
+		return false
+	}
+	for _, p := range other {
+		if p.Begun.After(one.begun) {
+			return false
+		}
+	}
+	return true
 }
 
 // nextGone returns when the first other shard counts as gone, or zero.
@@ -422,7 +458,11 @@ func (w *write) apply(s *rollout.State, shard string, now time.Time) {
 		*s = rollout.State{Revisions: w.revisions}
 	}
 	now = now.UTC().Truncate(time.Second)
-	if s.Resume {
+	if isOthers := slices.ContainsFunc(slices.Collect(maps.Keys(s.Progress)), func(name string) bool {
+		return name != shard && s.Progress[name].Waiting+s.Progress[name].Running > 0
+	}); w.isOver && !isOthers {
+		s.Resume, s.Halted, s.Resumed = false, nil, nil
+	} else if s.Resume {
 		s.Resume, s.Halted, s.Resumed = false, nil, &now
 	} else if w.halt != nil && s.Halted == nil {
 		s.Halted = w.halt

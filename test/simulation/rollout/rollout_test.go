@@ -71,6 +71,7 @@ type world struct {
 	mu       sync.Mutex
 	handlers *rand.Rand
 	foreign  map[string]bool // objects that an operator without revisions may have handled
+	called   map[string]int  // the highest revision for which each handler of an object was called
 	ended    map[string]int  // the process in which a handler has ended for a revision of an object
 	process  int
 	edits    map[string]time.Time // the oldest unhandled edit of each object
@@ -82,7 +83,7 @@ func simulate(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a simulation
 	w := &world{
 		T: t, Cluster: kopftest.Memory(t), random: random, handlers: rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // a simulation
-		foreign: map[string]bool{}, ended: map[string]int{}, edits: map[string]time.Time{}, revision: map[string]int{}, start: time.Now(),
+		foreign: map[string]bool{}, ended: map[string]int{}, called: map[string]int{}, edits: map[string]time.Time{}, revision: map[string]int{}, start: time.Now(),
 		options: rollout.Options{
 			Canaries: 0.05 + 0.5*random.Float64(), MaxParallel: 1 + random.IntN(4), HaltAt: 0.2 + 0.8*random.Float64(), OptOut: optOutKey, Namespace: "default",
 			Deadline: time.Duration(5+random.IntN(30)) * time.Minute, Soak: time.Duration(random.IntN(3)) * 3 * time.Minute,
@@ -281,7 +282,9 @@ func (w *world) resume() {
 // settle ends all trouble, and checks that every object ends at the newest revision.
 func (w *world) settle() {
 	w.Helper()
-	w.run(map[string]int{"a": 4, "b": 4})
+	if w.random.IntN(2) == 0 || len(w.revision) == 0 { // otherwise, the last process goes on
+		w.run(map[string]int{"a": 4, "b": 4})
+	}
 	var left []string
 	for range 60 {
 		<-time.After(10 * time.Minute)
@@ -296,13 +299,23 @@ func (w *world) settle() {
 	w.stop()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.checkEdits(time.Now())
+	for _, obj := range w.list() {
+		for id, revision := range w.revision {
+			if called := w.called[string(obj.UID)+" "+id]; !isHeld(&obj) && called < revision && !(id == "b" && w.isOrdered && noteOf(&obj).Handlers[id].Failed) {
+				w.Errorf("%s: %s was called for revision %d, and never for %d: %s", obj.Name, id, called, revision, obj.Annotations[noteKey])
+			}
+		}
+	}
 }
 
 type note struct {
 	UID      string
 	Entered  *time.Time
-	Handlers map[string]struct{ Revision int }
+	Target   string
+	Handlers map[string]struct {
+		Revision int
+		Failed   bool
+	}
 }
 
 func noteOf(obj configMap) (n note) {
@@ -331,7 +344,14 @@ func (w *world) outdated() (left []string) {
 // handler returns a handler that takes some time, and fails at random. It checks what holds for each call.
 func (w *world) handler(id string) kopf.Handler[configMap] {
 	return func(ctx context.Context, req *kopf.Request[configMap]) error {
+		w.mu.Lock()
+		name := string(req.Object.UID) + " " + id
+		w.called[name] = max(w.called[name], w.revision[id])
+		w.mu.Unlock()
 		if req.Reason != kopf.ReasonRevision {
+			if w.isSlow(req) {
+				return errors.New("busy")
+			}
 			return nil
 		}
 		w.logf("%s: %s, attempt %d", req.Object.Name, id, req.Attempt.Number)
@@ -358,6 +378,22 @@ func (w *world) handler(id string) kopf.Handler[configMap] {
 	}
 }
 
+// target returns the text that notes have about the running version.
+func (w *world) target() string {
+	return fmt.Sprintf("a %d, b %d", w.revision["a"], w.revision["b"])
+}
+
+// isSlow reports whether a handler of a creation or an update has to be called again, so that upgrades come in the middle of its cycle.
+func (w *world) isSlow(req *kopf.Request[configMap]) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.start) > ends || w.handlers.IntN(5) > 0 {
+		return false
+	}
+	delete(w.edits, req.Object.Name) // later edits wait for the cycle
+	return true
+}
+
 // check checks that no handler is called again whose outcome is stored, and that not too many objects are unfinished.
 func (w *world) check(id string, obj configMap) {
 	w.mu.Lock()
@@ -377,7 +413,7 @@ func (w *world) check(id string, obj configMap) {
 		for id, revision := range w.revision {
 			isDue = isDue || n.Handlers[id].Revision < revision
 		}
-		if n.Entered != nil && n.UID == string(one.UID) && isDue && !isHeld(&one) && time.Since(*n.Entered) < w.options.Deadline {
+		if n.Entered != nil && n.Target == w.target() && n.UID == string(one.UID) && isDue && !isHeld(&one) && time.Since(*n.Entered) < w.options.Deadline {
 			unfinished++
 		}
 		if isThis && n.Entered == nil {
