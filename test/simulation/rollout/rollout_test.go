@@ -74,6 +74,7 @@ type world struct {
 	called   map[string]int  // the highest revision for which each handler of an object was called
 	ended    map[string]int  // the process in which a handler has ended for a revision of an object
 	process  int
+	slow     map[string]time.Time // when a handler of a creation or an update has asked for another attempt last
 	edits    map[string]time.Time // the oldest unhandled edit of each object
 	down     time.Time            // when an operator was started or a fault has ended last
 	isDown   bool
@@ -83,7 +84,7 @@ func simulate(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a simulation
 	w := &world{
 		T: t, Cluster: kopftest.Memory(t), random: random, handlers: rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // a simulation
-		foreign: map[string]bool{}, ended: map[string]int{}, called: map[string]int{}, edits: map[string]time.Time{}, revision: map[string]int{}, start: time.Now(),
+		foreign: map[string]bool{}, ended: map[string]int{}, called: map[string]int{}, slow: map[string]time.Time{}, edits: map[string]time.Time{}, revision: map[string]int{}, start: time.Now(),
 		options: rollout.Options{
 			Canaries: 0.05 + 0.5*random.Float64(), MaxParallel: 1 + random.IntN(4), HaltAt: 0.2 + 0.8*random.Float64(), OptOut: optOutKey, Namespace: "default",
 			Deadline: time.Duration(5+random.IntN(30)) * time.Minute, Soak: time.Duration(random.IntN(3)) * 3 * time.Minute,
@@ -220,7 +221,7 @@ func (w *world) act() {
 			obj.Data["edits"] += "1"
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if w.edits[obj.Name].IsZero() && obj.Annotations[kopf.PausedAnnotation] == "" {
+			if w.edits[obj.Name].IsZero() && time.Since(w.slow[obj.Name]) > 5*time.Minute && obj.Annotations[kopf.PausedAnnotation] == "" {
 				w.edits[obj.Name] = time.Now()
 			}
 		})
@@ -390,7 +391,8 @@ func (w *world) isSlow(req *kopf.Request[configMap]) bool {
 	if time.Since(w.start) > ends || w.handlers.IntN(5) > 0 {
 		return false
 	}
-	delete(w.edits, req.Object.Name) // later edits wait for the cycle
+	delete(w.edits, req.Object.Name) // edits wait for the cycle
+	w.slow[req.Object.Name] = time.Now()
 	return true
 }
 
