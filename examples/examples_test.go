@@ -52,6 +52,7 @@ var walkthroughs = map[string]func(*example){
 	"99-all-at-once":    allAtOnce,
 	"kubebuilder":       kubebuilder,
 	"25-sharded":        sharded,
+	"26-upgrade":        upgrade,
 }
 
 func TestExamples(t *testing.T) {
