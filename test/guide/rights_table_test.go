@@ -33,6 +33,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rollout"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
@@ -102,6 +103,7 @@ func featureRows() []featureRow {
 		{feature: "`WithRemote` with `progress.SideObjects`", options: with(kopf.WithRemote(&progress.SideObjects{Client: unused, Reader: unused}))},
 		{feature: "`WithSharding`", options: with(kopf.WithSharding(sharding.ControllerRing("databases", sharding.LeaseNamespace("databases-system"))))},
 		{feature: "`WithSharding` with `sharding.ServerSide`", options: with(kopf.WithSharding(sharding.ServerSide("databases", 0, 3, sharding.LeaseNamespace("databases-system"))))},
+		{feature: "`WithRollout`", options: with(kopf.WithRollout(rollout.Options{Namespace: "databases-system"}))},
 		{feature: "leader election", rights: rights.Options{LeaderElection: true, Namespace: "databases-system"}, options: with()},
 	}
 }

@@ -42,6 +42,7 @@ var blockTests = []blockTest{
 	{"docs/persistence.md", "yaml", "", "test/guide TestPersistence_StoredState", ""},
 	{"docs/troubleshooting.md", "sh", "", "test/guide TestTroubleshooting_Commands", ""},
 	{"docs/upgrades.md", "console", "", "cmd/kopf TestRollout_Page", ""},
+	{"docs/upgrades.md", "yaml", "", "test/guide TestUpgrades_StateOfARollout", ""},
 }
 
 // Each block must have a test that executes it, or a reason. TestDocs_GoCodeIsCompiled checks Go code. Tests of
