@@ -116,7 +116,7 @@ func TestAlerts_AreValidRules(t *testing.T) {
 	g.Expect(errs).To(BeEmpty())
 
 	rules := readRules(t)
-	g.Expect(rules).To(HaveLen(13))
+	g.Expect(rules).To(HaveLen(14))
 	for name, r := range rules {
 		g.Expect(name).To(MatchRegexp(`^Kopf[A-Z]\w+$`))
 		g.Expect(checkExpression(all, r.Expr.String())).To(Succeed(), name)
@@ -263,6 +263,16 @@ var alertCases = []alertCase{
 	{
 		name: "a short loop", alert: "KopfHandlerLoop",
 		series: []string{`kopf_held_objects{kind="database",reason="loop"} 0x9 1x3 0x20`},
+	},
+	{
+		name: "a rollout is halted", alert: "KopfRolloutHalted",
+		series: []string{`kopf_rollout_halted{kind="database"} 0x9 1x20 0x20`, `kopf_rollout_halted{kind="database",__pod__="shard-1"} 0x9 1x20 0x20`},
+		want:   firing{byKind: through(15, 30)},
+		text:   "The rollout of database begins with no more objects until someone resumes it." + suffix,
+	},
+	{
+		name: "a rollout is resumed soon", alert: "KopfRolloutHalted",
+		series: []string{`kopf_rollout_halted{kind="database"} 0x9 1x3 0x20`},
 	},
 	{
 		name: "all operators are paused", alert: "KopfPaused",

@@ -96,9 +96,13 @@ func recordOurs() {
 	metrics.DrainDuration.WithLabelValues(kind).Observe(0.5)
 	metrics.ShardLeaseRenewed.WithLabelValues("databases").Set(1)
 	metrics.Paused.WithLabelValues("default", "shop").Set(1)
-	for _, reason := range []string{"annotation", "loop", "cache", "write", "epoch", "finalizer"} {
+	for _, reason := range []string{"annotation", "loop", "cache", "write", "epoch", "finalizer", "rollout"} {
 		metrics.HeldObjects.WithLabelValues(kind, reason).Set(1)
 	}
+	for _, state := range []string{"waiting", "running", "done", "failed"} {
+		metrics.RolloutObjects.WithLabelValues(kind, state).Set(1)
+	}
+	metrics.RolloutHalted.WithLabelValues(kind).Set(1)
 	metrics.Peers.WithLabelValues("kopf.dev", "default", "shop").Set(1)
 	metrics.AddMissingPermission(1, "example.com", "databases", "patch", "shop")
 	metrics.NewKindCount().Set(map[string]int{metrics.Waiting: 1, metrics.Starting: 1, metrics.Failed: 1, metrics.Served: 1})
