@@ -128,8 +128,16 @@ var _ = Describe("Rollouts", func() {
 			}
 			return nil
 		}
-		one := start(ns, options(kopf.For(kopf.Unstructured(gvk)).OnCreate("create", ok[U](&calls{}, "create")).OnUpdate("update", update),
-			kopf.WithRollout(rollout.Options{Canaries: 0.1, MaxParallel: 5, Namespace: ns})))
+		resumed := map[string]bool{}
+		resume := func(_ context.Context, req *kopf.Request[U]) error {
+			mu.Lock()
+			defer mu.Unlock()
+			resumed[req.Object.GetName()] = true
+			return nil
+		}
+		version := options(kopf.For(kopf.Unstructured(gvk)).OnCreate("create", ok[U](&calls{}, "create")).OnResume("resume", resume).OnUpdate("update", update),
+			kopf.WithRollout(rollout.Options{Canaries: 0.1, MaxParallel: 5, Namespace: ns}))
+		one := start(ns, version)
 		createAll(ctx, n, func(i int) client.Object { return untyped(gvk, ns, fmt.Sprintf("v%05d", i)) })
 		Eventually(handledObjects(ctx, gvk, ns, "revision")).WithTimeout(10 * minute).Should(Equal(n))
 
@@ -141,10 +149,12 @@ var _ = Describe("Rollouts", func() {
 		Expect(err).NotTo(HaveOccurred())
 		// The API server applies the default to all objects that it returns from now on. Informers notice it when their watches end.
 		one.stop()
-		one = start(ns, options(kopf.For(kopf.Unstructured(gvk)).OnCreate("create", ok[U](&calls{}, "create")).OnUpdate("update", update),
-			kopf.WithRollout(rollout.Options{Canaries: 0.1, MaxParallel: 5, Namespace: ns})))
+		one = start(ns, version)
 		Eventually(count).WithTimeout(2 * minute).Should(Equal(5))
 		Consistently(count).Should(Equal(5))
+		mu.Lock()
+		Expect(resumed).To(HaveLen(n)) // resume handlers do not wait
+		mu.Unlock()
 		Eventually(rolloutState(ctx, ns, kind)).WithTimeout(minute).Should(HaveField("Progress", HaveKeyWithValue("", And(
 			HaveField("Total", n), HaveField("Waiting", n-5), HaveField("Running", 5),
 		))))
