@@ -185,6 +185,10 @@ simulate: ## Run random scenarios in virtual time; SIMULATIONS=20000 sets their 
 simulate-shards: ## Run random scenarios with several shards in virtual time; SIMULATIONS=10000 sets their number, SEED=17 repeats one with its log
 	go test -timeout 120m ./test/simulation -run '^TestShards_EachObjectHasOneOwner$$' -shards=$(SIMULATIONS) $(if $(SEED),-shard=$(SEED) -v)
 
+.PHONY: simulate-rollouts
+simulate-rollouts: ## Run random rollouts of revisions in virtual time; SIMULATIONS=10000 sets their number, SEED=17 repeats one with its log
+	go test -timeout 120m ./test/simulation/rollout -run '^TestRollouts$$' -simulations=$(SIMULATIONS) $(if $(SEED),-seed=$(SEED) -v)
+
 # The test derives all faults from reference runs of the scenarios. At the end, it prints the coverage of the engine.
 .PHONY: explore
 explore: ## Run small operators with every fault at every write, stale lists and missed events; PLAN='create: crash-after@3' selects one plan

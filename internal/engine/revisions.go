@@ -153,16 +153,13 @@ func (e *Engine) findRevisions(r *reconciliation) {
 
 // hasNoCause reports whether nothing has happened to the object, not even a start of the process that a matching handler handles.
 func (r *reconciliation) hasNoCause() bool {
-	switch r.session.Cause.Reason {
-	case cause.Noop:
-		return true
-	case cause.Resume:
-		return !r.session.Cause.Requested && !slices.ContainsFunc(r.matching.handlers, func(id string) bool {
-			handler, _ := r.engine.Handlers.Get(id)
-			return handler.Resumes()
-		})
+	if r.session.Cause.Reason != cause.Resume {
+		return r.session.Cause.Reason == cause.Noop
 	}
-	return false
+	return !r.session.Cause.Requested && !slices.ContainsFunc(r.matching.handlers, func(id string) bool {
+		handler, _ := r.engine.Handlers.Get(id)
+		return handler.Resumes()
+	})
 }
 
 // selectRevised selects the handlers with newer revisions, and those before them that this cycle has called already.

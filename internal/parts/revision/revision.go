@@ -2,9 +2,10 @@ package revision
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -207,14 +208,11 @@ func (k *Key) Clear(content map[string]any) {
 
 // Describe returns the revisions as text, such as "provision 3".
 func Describe(revisions map[string]int) string {
-	text := ""
-	for i, id := range slices.Sorted(maps.Keys(revisions)) {
-		if i > 0 {
-			text += ", "
-		}
-		text += id + " " + strconv.Itoa(revisions[id])
+	var all []string
+	for _, id := range slices.Sorted(maps.Keys(revisions)) {
+		all = append(all, fmt.Sprintf("%s %d", id, revisions[id]))
 	}
-	return text
+	return strings.Join(all, ", ")
 }
 
 // A Standing says where an object stands in a rollout.

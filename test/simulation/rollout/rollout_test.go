@@ -28,7 +28,7 @@ import (
 )
 
 var (
-	simulations = flag.Int("simulations", 150, "number of random rollouts")
+	simulations = flag.Int("simulations", 60, "number of random rollouts")
 	seed        = flag.Uint64("seed", 0, "simulate only this seed, with a log")
 )
 
