@@ -39,7 +39,7 @@ func TestRollout_PausedWhileWaiting(t *testing.T) {
 			f.annotate(fmt.Sprintf("o%03d", i), kopf.PausedAnnotation, "true")
 		}
 		<-time.After(48 * time.Hour)
-		f.expect(2, 1) // got 0: the first one is released, and its place is never free
+		f.expect(2, 1)
 	})
 }
 
@@ -49,7 +49,7 @@ func TestRollout_RejectedEntry(t *testing.T) {
 		f.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return rejectPatches{next} })
 		f.upgrade(1)
 		<-time.After(5 * time.Hour)
-		f.expect(9, 1) // got 3: the others wait behind o004, and progress.failed is 0
+		f.expect(9, 1)
 	})
 }
 

@@ -24,7 +24,7 @@ func TestRollout_UnreadableStateOfAnotherKind(t *testing.T) {
 		})
 		f.upgrade(1)
 		<-time.After(10 * time.Minute)
-		f.expect(3, 1)
+		f.expect(3, 3)
 	})
 }
 
