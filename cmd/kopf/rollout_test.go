@@ -486,6 +486,11 @@ func TestRollout_Operator(t *testing.T) {
 
 	stop()
 	stop = func() {}
+	fails(t, "the rollout of configmaps is complete", "rollout", "halt", "configmaps")
+	must(t, rollout.Change(t.Context(), k8s, client.ObjectKey{Namespace: "shop-system", Name: rollout.DefaultName}, "configmaps", func(s *rollout.State) error {
+		s.Progress = map[string]rollout.Progress{"": {Total: 8, Waiting: 1, Done: 7}}
+		return nil
+	}))
 	mustRun(t, "rollout", "halt", "configmaps")
 	fails(t, "no answer after 1s: the operator may be stopped", "rollout", "resume", "configmaps", "--wait", "--timeout", "1s")
 }

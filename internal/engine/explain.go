@@ -213,7 +213,7 @@ func (x *explanation) ofCause(ctx context.Context) {
 		default:
 			refusal = plan.MatchCause(logger, id, h, r.matching.view, situation, r.subject())
 			one.State, one.Why = explain.NotSelected, x.textOf(refusal)
-			if r.session.Cause.Reason == cause.Revision {
+			if r.session.Cause.Reason == cause.Revision && h.Revision > 0 {
 				one.Why = "the object was handled with its revision"
 			} else if refusal.Rule == match.OtherReason {
 				one.Why = "it is for " + strings.Join(h.Reasons, ", ") + ", not for " + x.Cause

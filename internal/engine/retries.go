@@ -143,7 +143,7 @@ func (r *reconciliation) answerRequests(annotations map[string]string) {
 	if keys == nil || !r.mayAnswer() {
 		return
 	}
-	keys.Forget(annotations, r.session.IsFinished() && !r.session.Cause.Requested)
+	keys.Forget(annotations, r.session.IsFinished() && (!r.session.Cause.Requested || r.session.Cause.Reason == cause.Revision))
 	for _, one := range r.requested.requests {
 		if answer, known := r.answerTo(one); known {
 			keys.Store(annotations, one, answer)

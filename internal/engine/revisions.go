@@ -239,6 +239,7 @@ func (r *reconciliation) noteRevisions(all map[string]string) {
 		if isRevision {
 			n.SetPending(e.revisions.declared, due)
 		}
+		maps.DeleteFunc(n.Pending, func(id string, _ int) bool { return !slices.Contains(due, id) })
 		if isOver := isRevision || r.session.IsFinished(); isOver && (len(due) == 0 || !isRevision && n.Target == schemaTarget) {
 			n.Entered, n.Target = nil, ""
 		}

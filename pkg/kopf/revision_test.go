@@ -92,6 +92,7 @@ func (w *revisionWorld) expect(calls string, noted ...string) {
 	expectTexts(w.T, &w.log, calls)
 	w.Get(w.T, w.obj)
 	var note struct {
+		Pending  map[string]int
 		Handlers map[string]struct {
 			Revision int
 			Cause    string
@@ -106,6 +107,9 @@ func (w *revisionWorld) expect(calls string, noted ...string) {
 	var got []string
 	for _, id := range slices.Sorted(maps.Keys(note.Handlers)) {
 		h := note.Handlers[id]
+		if note.Pending[id] == h.Revision {
+			w.Errorf("%s is pending for a revision that it was called for: %s", id, w.obj.Annotations[revisionKey])
+		}
 		text := fmt.Sprintf("%s %d (%s)", id, h.Revision, h.Cause)
 		if h.Failed {
 			text += " failed"
@@ -218,6 +222,26 @@ func TestRevision_Continues(t *testing.T) {
 		delete(w.do, "field")
 		<-time.After(time.Hour)
 		w.expect("field:revision#1", "apply 2 (revision)", "field/data.b 1 (revision)")
+		w.expectRecords()
+	})
+}
+
+// A success repairs a failure, so that a rollout doesn't count it.
+func TestRevision_Repaired(t *testing.T) {
+	revisionTest(t, func(w *revisionWorld) {
+		w.upgrade(0, 0)
+		w.Create(w.T, w.obj)
+		w.expect("apply:create#0, field:create#0")
+		w.do["apply"] = kopf.Permanent(errors.New("invalid"))
+		w.upgrade(1, 0)
+		w.expect("apply:revision#0", "apply 1 (revision) failed")
+		w.patch(`{"data":{"a":"2"}}`)
+		w.expect("apply:update#0", "apply 1 (revision) failed")
+		delete(w.do, "apply")
+		w.patch(`{"metadata":{"annotations":{"kopf.zalando.org/retry.apply":"now"}}}`)
+		w.expect("apply:update#0", "apply 1 (revision)")
+		w.upgrade(2, 0) // removes the answer
+		w.expect("apply:revision#0", "apply 2 (revision)")
 		w.expectRecords()
 	})
 }

@@ -173,6 +173,14 @@ func TestRollout_InPortions(t *testing.T) {
 		if state.Revisions != "apply 1" || state.Halted != nil {
 			t.Errorf("state = %+v", state)
 		}
+		halt := func(s *rollout.State) error { s.Halted = &rollout.Stop{By: "jane"}; return nil }
+		if err := rollout.Change(t.Context(), f.Client, fleetState, "configmaps", halt); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute)
+		if f.state().Halted != nil {
+			t.Error("a rollout that is complete is halted")
+		}
 		f.upgrade(2)
 		<-time.After(90 * time.Second)
 		if f.mu.Lock(); !slices.Equal(slices.Sorted(slices.Values(f.begun)), first) {

@@ -79,12 +79,25 @@ func Load(ctx context.Context, c client.Reader, configMap client.ObjectKey) (map
 // Halt halts the rollout of a kind. The operator begins with no more objects until someone resumes the rollout, also after a restart.
 func Halt(ctx context.Context, c client.Client, configMap client.ObjectKey, kind, by, message string) error {
 	return Change(ctx, c, configMap, kind, func(s *State) error {
+		if len(s.Progress) > 0 && !s.isUnfinished() {
+			return fmt.Errorf("the rollout of %s is complete", kind)
+		}
 		if s.Revisions == "" && len(s.Progress) == 0 { // the rollout of a change of the schema has no revisions
 			return fmt.Errorf("there is no rollout of %s", kind)
 		}
 		s.Halted, s.Resume = &Stop{At: time.Now().UTC().Truncate(time.Second), By: by, Message: message}, false
 		return nil
 	})
+}
+
+// isUnfinished reports whether objects of any shard are waiting or unfinished.
+func (s *State) isUnfinished() bool {
+	for _, p := range s.Progress {
+		if p.Waiting+p.Running > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Resume asks the operator to resume the rollout of a kind. It returns an error if the rollout isn't halted.

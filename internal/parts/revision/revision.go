@@ -134,9 +134,13 @@ func (n *Note) Due(revisions map[string]int, ids []string) (due []string) {
 	return due
 }
 
-// Set notes an outcome, unless one with the same revision is noted already.
+// Set notes an outcome. Of several with the same revision, the first one counts, but a success repairs a failure.
 func (n *Note) Set(id string, o Outcome) {
-	if n.Handlers[id].Revision == o.Revision {
+	if noted := n.Handlers[id]; noted.Revision == o.Revision {
+		if noted.Failed && !o.Failed {
+			noted.Failed = false
+			n.Handlers[id] = noted
+		}
 		return
 	}
 	if n.Handlers == nil {

@@ -63,6 +63,7 @@ type group struct {
 	last      rollout.Progress // of the rollout that is over
 
 	shard     string
+	stored    rollout.State               // what the ConfigMap says
 	control   rollout.State               // what the ConfigMap says
 	isLoaded  bool                        // the ConfigMap was read
 	isForeign bool                        // the ConfigMap is about other revisions
@@ -213,6 +214,7 @@ func (g *group) recount() {
 // setControl takes over what the ConfigMap says. What it says about other revisions doesn't count.
 func (g *group) setControl(s rollout.State) {
 	g.isLoaded = true
+	stored := s
 	g.isForeign = s.Revisions != g.revisions && (s.Revisions != "" || s.Halted != nil || s.Resume || len(s.Progress) > 0)
 	g.foreign = nil
 	if g.isForeign {
@@ -224,7 +226,7 @@ func (g *group) setControl(s rollout.State) {
 	if g.unsaved && s.Halted == nil && isSameTime(s.Resumed, g.control.Resumed) {
 		s.Halted = g.control.Halted
 	}
-	g.control = s
+	g.control, g.stored = s, stored
 	g.recount()
 }
 
@@ -243,7 +245,10 @@ func (g *group) begin(now time.Time) {
 		g.control.Halted, g.control.Resumed, g.unsaved = nil, nil, false
 		g.recount()
 		return
-	case !g.isActive() || !g.begun.IsZero():
+	case !g.isActive():
+		g.control.Halted, g.control.Resumed = nil, nil // there is nothing to halt
+		return
+	case !g.begun.IsZero():
 		return
 	case stored.Waiting+stored.Running > 0:
 		g.begun = stored.Begun

@@ -397,12 +397,13 @@ func (one *entry) write(progress rollout.Progress, now time.Time) (w write, agai
 		return write{}, again
 	}
 	again = one.nextGone()
-	if one.isForeign && one.shard == "" || !again.IsZero() && !again.After(now) {
+	if one.isForeign && one.shard == "" || !again.IsZero() && !again.After(now) || isOver && one.hasLeftover() {
 		w.isChanged = true
 		return w, again
 	}
 	if w.isChanged = progress != one.savedProgress(now); w.isChanged && !isOver && !one.savedAt.IsZero() {
-		if due := one.savedAt.Add(saveInterval); due.After(now) {
+		hasResumed := one.saved.Running == 0 && progress.Running > 0 // someone may be waiting for that
+		if due := one.savedAt.Add(saveInterval); due.After(now) && !hasResumed {
 			w.isChanged, again = false, due
 		}
 	}
@@ -428,6 +429,16 @@ func (one *entry) begunAfter(other map[string]rollout.Progress) bool {
 		}
 	}
 	return true
+}
+
+// hasLeftover reports whether the ConfigMap has a halt or a resumption, although the objects of all shards are finished.
+func (one *entry) hasLeftover() bool {
+	for name, p := range one.stored.Progress {
+		if name != one.shard && p.Waiting+p.Running > 0 {
+			return false
+		}
+	}
+	return one.stored.Halted != nil || one.stored.Resumed != nil || one.stored.Resume
 }
 
 // nextGone returns when the first other shard counts as gone, or zero.
@@ -499,8 +510,8 @@ func (p *Part) logChanges(e *engine.Engine, one *entry, progress rollout.Progres
 	isOver := progress.Waiting+progress.Running == 0
 	switch isHalted := one.control.Halted != nil; {
 	case !one.hasBegun && !isOver:
-		one.hasBegun = true
-		log.Info("The rollout takes objects to newer revisions", "objects", progress.Total, "waiting", progress.Waiting, "canaries", one.canaries())
+		one.hasBegun, one.isHalted = true, isHalted
+		log.Info("The rollout takes objects to newer revisions", "objects", progress.Total, "waiting", progress.Waiting, "canaries", one.canaries(), "halted", isHalted)
 	case one.hasBegun && isOver:
 		one.hasBegun = false
 		log.Info("The rollout is complete", "objects", progress.Total, "failed", progress.Failed)
