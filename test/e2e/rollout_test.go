@@ -151,10 +151,8 @@ var _ = Describe("Rollouts", func() {
 		one.stop()
 		one = start(ns, version)
 		Eventually(count).WithTimeout(2 * minute).Should(Equal(5))
+		Eventually(func() int { mu.Lock(); defer mu.Unlock(); return len(resumed) }).WithTimeout(10 * minute).Should(Equal(n)) // resume handlers do not wait
 		Consistently(count).Should(Equal(5))
-		mu.Lock()
-		Expect(resumed).To(HaveLen(n)) // resume handlers do not wait
-		mu.Unlock()
 		Eventually(rolloutState(ctx, ns, kind)).WithTimeout(minute).Should(HaveField("Progress", HaveKeyWithValue("", And(
 			HaveField("Total", n), HaveField("Waiting", n-5), HaveField("Running", 5),
 		))))
