@@ -38,6 +38,7 @@ func TestRollout(t *testing.T) {
 		expectState(t, cluster, "2 of 2 canaries have failed", rollout.Progress{Total: 4, Waiting: 2, Done: 2, Failed: 2})
 
 		kopftest.Edit(t, cluster, ciphers(), func(all *corev1.ConfigMap) { all.Data["mysql"] = "aes-256" })
+		<-time.After(time.Second) // the handler reads the ConfigMap from a cache
 		for _, name := range []string{"stock", "users"} {
 			annotate(t, cluster, name, retry, "now")
 		}

@@ -147,7 +147,7 @@ func (d *Detector) withEdits(c *Cause, s Snapshot) Snapshot {
 }
 
 // WithSeen returns the cause after a handler has finished. If the object was edited after the cycle began, the handler may have seen the
-// edit.
+// edit. That doesn't matter for resume handlers, which are called for no change.
 func (c Cause) WithSeen() Cause {
 	if c.Reason == Delete || c.Reason == Resume || !c.WasEdited() {
 		return c

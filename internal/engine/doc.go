@@ -84,6 +84,12 @@
 // innermost layer forgets it, and calls optional delete handlers that weren't called yet. If an object has vanished in spite of the
 // finalizer, its delete handlers are called with its last known state.
 //
+// # Revisions
+//
+// Handlers can have revisions. If nothing else has happened to an object, and it was handled with a smaller one, the cause is revision. Notes
+// on the objects say with which revisions they were handled (package revision), and the write that stores an outcome changes the note. A
+// [Rollout] lets objects begin in portions; it also holds updates that only a change of the schema has caused.
+//
 // # Guarantees
 //
 // A handler whose success or permanent failure is stored is not called again for its cause. The engine decides nothing on an object that is

@@ -214,7 +214,7 @@ func (r *reconciliation) noteRevisions(all map[string]string) {
 		e.renameIn(n)
 		n.Retain(e.revisions.declared)
 		if !e.rollsOut() {
-			n.Generation, n.Schema, n.Entered = 0, nil, nil
+			n.Generation, n.Schema, n.Entered, n.Target = 0, nil, nil, ""
 		}
 		if !r.session.Cause.Reason.HasHandlers() {
 			return

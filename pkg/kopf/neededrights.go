@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/peers"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
@@ -286,9 +286,9 @@ func isServedPeering(mgr manager.Manager, n rbac.Need) bool {
 
 // podNamespace returns the namespace of the pod in which the operator runs, or an empty string outside of a pod.
 func podNamespace() string {
-	text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	namespace, err := validation.PodNamespace()
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(text))
+	return namespace
 }

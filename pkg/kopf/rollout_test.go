@@ -346,7 +346,7 @@ func TestRollout_Window(t *testing.T) {
 	})
 }
 
-// Without rights for the ConfigMap, and with an unreadable one, nothing begins.
+// With an unreadable ConfigMap, nothing begins.
 func TestRollout_UnreadableState(t *testing.T) {
 	rolloutTest(t, 3, rollout.Options{}, func(f *fleet) {
 		broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: rollout.DefaultName}, Data: map[string]string{"configmaps": "garbage"}}

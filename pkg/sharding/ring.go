@@ -1,13 +1,14 @@
 package sharding
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	kopfvalidation "github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // A Ring makes this process a member of a ring. Create it with [ControllerRing] or [ServerSide].
@@ -98,17 +99,14 @@ func (r Ring) Shard() (string, error) {
 // ExplicitNamespace returns the namespace from [LeaseNamespace], or "" without this option.
 func (r Ring) ExplicitNamespace() string { return r.namespace }
 
-const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
 // Namespace returns the namespace of the Lease. It returns an error if the namespace is unknown or invalid.
 func (r Ring) Namespace() (string, error) {
-	namespace := cmp.Or(r.namespace, os.Getenv("POD_NAMESPACE"))
+	namespace := r.namespace
 	if namespace == "" {
-		text, err := os.ReadFile(namespaceFile)
-		if err != nil {
+		var err error
+		if namespace, err = kopfvalidation.PodNamespace(); err != nil {
 			return "", fmt.Errorf("the namespace of the shard's Lease is not known outside of a cluster: use sharding.LeaseNamespace, or set the environment variable POD_NAMESPACE: %w", err)
 		}
-		namespace = strings.TrimSpace(string(text))
 	}
 	if errs := validation.IsDNS1123Label(namespace); len(errs) > 0 {
 		return "", fmt.Errorf("%q is not a valid namespace for the shard's Lease: %s; use sharding.LeaseNamespace", namespace, strings.Join(errs, "; "))

@@ -62,12 +62,10 @@ type group struct {
 	failures  int              // the failed ones among them
 	last      rollout.Progress // of the rollout that is over
 
-	shard     string
-	stored    rollout.State               // what the ConfigMap says
-	control   rollout.State               // what the ConfigMap says
-	isLoaded  bool                        // the ConfigMap was read
-	isForeign bool                        // the ConfigMap is about other revisions
-	foreign   map[string]rollout.Progress // of the other revisions
+	shard    string
+	stored   rollout.State // what the ConfigMap says
+	control  rollout.State // what counts of that, with a halt that isn't saved yet
+	isLoaded bool          // the ConfigMap was read
 }
 
 func newGroup(options rollout.Options, revisions, shard string) *group {
@@ -213,21 +211,21 @@ func (g *group) recount() {
 
 // setControl takes over what the ConfigMap says. What it says about other revisions doesn't count.
 func (g *group) setControl(s rollout.State) {
-	g.isLoaded = true
-	stored := s
-	g.isForeign = s.Revisions != g.revisions && (s.Revisions != "" || s.Halted != nil || s.Resume || len(s.Progress) > 0)
-	g.foreign = nil
-	if g.isForeign {
-		g.foreign = s.Progress
-	}
+	g.isLoaded, g.stored = true, s
 	if s.Revisions != g.revisions {
 		s = rollout.State{Revisions: g.revisions}
 	}
 	if g.unsaved && s.Halted == nil && isSameTime(s.Resumed, g.control.Resumed) {
 		s.Halted = g.control.Halted
 	}
-	g.control, g.stored = s, stored
+	g.control = s
 	g.recount()
+}
+
+// isForeign reports whether the ConfigMap is about other revisions.
+func (g *group) isForeign() bool {
+	s := g.stored
+	return s.Revisions != g.revisions && (s.Revisions != "" || s.Halted != nil || s.Resume || len(s.Progress) > 0)
 }
 
 func isSameTime(a, b *time.Time) bool {
